@@ -1,0 +1,21 @@
+add_library(moecast_options INTERFACE)
+target_include_directories(moecast_options INTERFACE ${CMAKE_SOURCE_DIR}/include)
+target_compile_options(moecast_options INTERFACE -Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion)
+if(MOECAST_WERROR)
+  target_compile_options(moecast_options INTERFACE -Werror)
+endif()
+# g++ 12 warns of its own standard library under optimisation and sanitizers (GCC PR 105562, 105651).
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  target_compile_options(moecast_options INTERFACE -Wno-restrict -Wno-maybe-uninitialized -Wno-stringop-overflow)
+endif()
+# One estimate is one number on every machine: no contraction into fused multiply-add.
+target_compile_options(moecast_options INTERFACE -ffp-contract=off)
+if(MOECAST_SANITIZE)
+  target_compile_options(moecast_options INTERFACE -fsanitize=address,undefined -fno-omit-frame-pointer
+                         -fno-sanitize-recover=all)
+  target_link_options(moecast_options INTERFACE -fsanitize=address,undefined)
+endif()
+if(MOECAST_TSAN)
+  target_compile_options(moecast_options INTERFACE -fsanitize=thread)
+  target_link_options(moecast_options INTERFACE -fsanitize=thread)
+endif()

@@ -1,0 +1,11 @@
+#pragma once
+// Debian 12 ships Catch2 v2 (one header), newer systems v3.
+#if __has_include(<catch2/catch_all.hpp>)
+#include <catch2/catch_all.hpp>
+using Catch::Matchers::WithinRel;
+using Catch::Matchers::WithinAbs;
+#else
+#include <catch2/catch.hpp>
+using Catch::Matchers::WithinRel;
+using Catch::Matchers::WithinAbs;
+#endif
