@@ -1,0 +1,27 @@
+#pragma once
+/// Which layers every (pp rank, chunk) holds: Megatron's even split, its layout strings, and moecast's own balance.
+/// Ref: megatron/core/transformer/pipeline_parallel_layer_layout.py, transformer_block.py get_num_layers_to_build.
+#include <string>
+
+#include "moecast/layout.hpp"
+#include "moecast/model_spec.hpp"
+#include "moecast/result.hpp"
+
+namespace moecast {
+
+/// Parses Megatron's string exactly (E t m L | *n and unnested parentheses, commas dropped) and validates it against the model.
+/// vpp_stated 0 = not stated (then it follows from the string). Diagnostics have no file; key is the layout knob.
+Result<PipelinePlan> parse_pipeline_layout(const std::string& text, const ModelSpec& model, int pp, int vpp_stated);
+/// True when Megatron's even split divides: L mod pp = 0 and (L / pp) mod vpp = 0.
+bool even_split_divides(const ModelSpec& model, int pp, int vpp);
+PipelinePlan even_split(const ModelSpec& model, int pp, int vpp);
+/// Contiguous split into pp * vpp stages that minimises the largest stage, then the sum of squares; layers weigh their model FLOPs
+/// at seq_length, the loss and the MTP layers weigh theirs. Deterministic. layout_string says it in Megatron's words. Needs
+/// pp * vpp <= number of decoder layers.
+PipelinePlan balanced_split(const ModelSpec& model, int pp, int vpp, int seq_length);
+/// What layout.pipeline_split asks for. explicit_text is read only for PipelineSplit::explicit_string.
+Result<PipelinePlan> plan_pipeline(const ModelSpec& model, const Layout& layout, const std::string& explicit_text, int seq_length);
+/// Megatron's string of any plan, runs of equal stages folded: Et*4|(t*4|)*14tmL.
+std::string to_layout_string(const PipelinePlan& plan);
+
+}  // namespace moecast
