@@ -1,0 +1,45 @@
+#pragma once
+/// Measured rows against forecasts (interface.md section 5).
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "moecast/estimate.hpp"
+#include "moecast/result.hpp"
+
+namespace moecast {
+
+/// One CSV line: every column by name, plus what it means as a run.
+struct MeasuredRow {
+  std::map<std::string, std::string> columns;
+  std::string id;
+  std::optional<Run> run;            ///< absent when the row cannot be expressed; then `unsupported` says why
+  std::string unsupported;
+  std::vector<std::string> notes;    ///< assumptions made for empty cells, unknown words
+  std::optional<double> tflops_per_gpu, step_time_s, peak_mem_gib;
+  std::string mem_basis;
+};
+/// Reads a CSV with the columns of measurements.csv; `where` filters are column=value or column!=value.
+Result<std::vector<MeasuredRow>> read_measured_rows(const std::string& path, const std::vector<std::string>& where);
+
+struct ValidateOptions {
+  std::string system_override;  ///< --system PROFILE
+  std::string stack_override;   ///< --stack FILE
+  int threads = 0;
+};
+struct ValidatedRow {
+  std::string id, status, detail;  ///< ok | illegal | does_not_fit | unsupported
+  std::optional<double> predicted_tflops_per_gpu, measured_tflops_per_gpu, error_pct;
+  std::optional<double> predicted_peak_gib, measured_peak_gib, memory_error_pct;
+};
+struct Validation {
+  std::vector<ValidatedRow> rows;
+  nlohmann::ordered_json summary;  ///< as interface.md: n, mape_pct, ..., memory, by
+  nlohmann::ordered_json groups;   ///< A/B pairs
+};
+Validation validate_rows(const std::vector<MeasuredRow>& rows, const ValidateOptions& options);
+
+}  // namespace moecast
