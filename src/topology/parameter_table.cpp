@@ -1,0 +1,159 @@
+#include "moecast/calibration.hpp"
+
+namespace moecast {
+namespace {
+
+constexpr const char* kPipes[] = {"bf16", "fp8", "fp8_blockwise", "mxfp8", "nvfp4"};
+constexpr const char* kHeads[] = {"d64", "d128", "d192", "d256"};
+constexpr const char* kCollectives[] = {"all_reduce", "all_gather", "reduce_scatter", "alltoall", "send_recv"};
+constexpr const char* kBackends[] = {"alltoall", "allgather", "deepep", "hybridep"};
+
+using Locate = double* (*)(Calibration&, int);
+
+struct Builder {
+  std::vector<Parameter> rows;
+  void one(const char* path, const char* unit, const char* meaning, double low, double high, Locate at) {
+    rows.push_back({path, unit, meaning, low, high, at, 0});
+  }
+  template <std::size_t N>
+  void each(const std::string& section, const char* const (&names)[N], const std::string& field, const char* unit,
+            const char* meaning, double low, double high, Locate at) {
+    for (std::size_t i = 0; i < N; ++i) {
+      rows.push_back({section + "." + names[i] + "." + field, unit, meaning, low, high, at, static_cast<int>(i)});
+    }
+  }
+};
+
+void gemm_rows(Builder& b) {
+  b.each("gemm", kPipes, "launch_us", "us", "start and drain of one kernel", 0.5, 30,
+         [](Calibration& c, int i) { return &c.gemm[i].launch_us; });
+  b.each("gemm", kPipes, "efficiency", "fraction", "of the dense peak at sustained clocks", 0.1, 1,
+         [](Calibration& c, int i) { return &c.gemm[i].efficiency; });
+  b.each("gemm", kPipes, "k_half", "elements", "fixed cost per tile in elements of K", 0, 4000,
+         [](Calibration& c, int i) { return &c.gemm[i].k_half; });
+  b.each("gemm", kPipes, "wave_quantization", "fraction", "share of a tail wave that is lost", 0, 1,
+         [](Calibration& c, int i) { return &c.gemm[i].wave_quantization; });
+  b.each("gemm", kPipes, "bandwidth_fraction", "fraction", "of HBM when streaming operands", 0.1, 1,
+         [](Calibration& c, int i) { return &c.gemm[i].bandwidth_fraction; });
+  b.one("gemm.fp32_tflops", "TFLOPS", "router GEMM in fp32", 5, 1000,
+        [](Calibration& c, int) { return &c.fp32_gemm_tflops; });
+  b.each("grouped_gemm", kPipes, "efficiency_ratio", "ratio", "grouped against dense, forward and dgrad", 0.2, 1.5,
+         [](Calibration& c, int i) { return &c.grouped[i].efficiency_ratio; });
+  b.each("grouped_gemm", kPipes, "wgrad_ratio", "ratio", "grouped against dense, accumulating wgrad", 0.2, 1.5,
+         [](Calibration& c, int i) { return &c.grouped[i].wgrad_ratio; });
+  b.each("grouped_gemm", kPipes, "m_half", "rows", "rows lost per expert", 0, 600,
+         [](Calibration& c, int i) { return &c.grouped[i].m_half; });
+  b.each("grouped_gemm", kPipes, "launch_us_per_group", "us", "device time per expert GEMM, multi-stream", 0, 20,
+         [](Calibration& c, int i) { return &c.grouped[i].launch_us_per_group; });
+  b.each("grouped_gemm", kPipes, "fused_efficiency_ratio", "ratio", "single-launch fused grouped MLP against multi-stream", 0.5, 2,
+         [](Calibration& c, int i) { return &c.grouped[i].fused_efficiency_ratio; });
+}
+
+void attention_rows(Builder& b) {
+  b.each("attention", kHeads, "forward_efficiency", "fraction", "of the BF16 peak, causal FLOPs", 0.05, 1,
+         [](Calibration& c, int i) { return &c.attention[i].forward_efficiency; });
+  b.each("attention", kHeads, "backward_efficiency", "fraction", "of the BF16 peak, 2.5 x the causal FLOPs", 0.05, 1,
+         [](Calibration& c, int i) { return &c.attention[i].backward_efficiency; });
+  b.one("attention.launch_us", "us", "one attention kernel's fixed time", 0.5, 40,
+        [](Calibration& c, int) { return &c.attention_launch_us; });
+  b.one("attention.s_half", "tokens", "context lost per sequence", 0, 4000,
+        [](Calibration& c, int) { return &c.attention_s_half; });
+  b.one("attention.fp8_speedup", "ratio", "FP8 attention against BF16", 1, 2,
+        [](Calibration& c, int) { return &c.attention_fp8_speedup; });
+  b.one("attention.sink_slowdown", "ratio", "learnt softmax sinks", 1, 8,
+        [](Calibration& c, int) { return &c.attention_sink_slowdown; });
+  b.one("attention.unfused_bytes", "bytes per score", "unfused attention, forward; backward twice", 4, 60,
+        [](Calibration& c, int) { return &c.attention_unfused_bytes; });
+  b.one("attention.scan_bandwidth_fraction", "fraction", "of HBM, Mamba-2 and gated-delta scans", 0.02, 1,
+        [](Calibration& c, int) { return &c.scan_bandwidth_fraction; });
+}
+
+void memory_rows(Builder& b) {
+  b.one("memory_bound.elementwise_fraction", "fraction", "of HBM", 0.1, 1,
+        [](Calibration& c, int) { return &c.elementwise_fraction; });
+  b.one("memory_bound.norm_fraction", "fraction", "of HBM", 0.1, 1, [](Calibration& c, int) { return &c.norm_fraction; });
+  b.one("memory_bound.loss_fraction", "fraction", "of HBM", 0.1, 1, [](Calibration& c, int) { return &c.loss_fraction; });
+  b.one("memory_bound.adam_fraction", "fraction", "of HBM", 0.1, 1, [](Calibration& c, int) { return &c.adam_fraction; });
+  b.one("memory_bound.kernel_floor_us", "us", "shortest kernel", 1, 12,
+        [](Calibration& c, int) { return &c.kernel_floor_us; });
+  b.one("permute.bandwidth_fraction", "fraction", "of HBM", 0.1, 1, [](Calibration& c, int) { return &c.permute_fraction; });
+  b.one("permute.unfused_factor", "ratio", "bytes moved unfused against fused", 1, 5,
+        [](Calibration& c, int) { return &c.unfused_permute_factor; });
+  b.one("quantize.bandwidth_fraction", "fraction", "of HBM", 0.05, 1,
+        [](Calibration& c, int) { return &c.quantize_fraction; });
+}
+
+void link_rows(Builder& b) {
+  b.each("collectives.nvlink", kCollectives, "latency_us", "us", "per operation", 1, 200,
+         [](Calibration& c, int i) { return &c.nvlink[i].latency_us; });
+  b.each("collectives.nvlink", kCollectives, "latency_us_per_rank", "us", "more per rank", 0, 20,
+         [](Calibration& c, int i) { return &c.nvlink[i].latency_us_per_rank; });
+  b.each("collectives.nvlink", kCollectives, "bandwidth_fraction", "fraction", "of NVLink per direction", 0.1, 1.2,
+         [](Calibration& c, int i) { return &c.nvlink[i].bandwidth_fraction; });
+  b.each("collectives.nvlink", kCollectives, "half_size_mib", "MiB", "message with half the bandwidth", 0, 100,
+         [](Calibration& c, int i) { return &c.nvlink[i].half_size_mib; });
+  b.each("collectives.network", kCollectives, "latency_us", "us", "per operation", 1, 500,
+         [](Calibration& c, int i) { return &c.network[i].latency_us; });
+  b.each("collectives.network", kCollectives, "latency_us_per_rank", "us", "more per rank", 0, 20,
+         [](Calibration& c, int i) { return &c.network[i].latency_us_per_rank; });
+  b.each("collectives.network", kCollectives, "bandwidth_fraction", "fraction", "of the NIC line", 0.05, 1,
+         [](Calibration& c, int i) { return &c.network[i].bandwidth_fraction; });
+  b.each("collectives.network", kCollectives, "half_size_mib", "MiB", "message with half the bandwidth", 0, 100,
+         [](Calibration& c, int i) { return &c.network[i].half_size_mib; });
+  b.each("dispatch", kBackends, "latency_us", "us", "per dispatch or combine call", 1, 500,
+         [](Calibration& c, int i) { return &c.dispatch[i].latency_us; });
+  b.each("dispatch", kBackends, "nvlink_fraction", "fraction", "of NVLink per direction", 0.1, 1,
+         [](Calibration& c, int i) { return &c.dispatch[i].nvlink_fraction; });
+  b.each("dispatch", kBackends, "nic_fraction", "fraction", "of the NIC line", 0.05, 1,
+         [](Calibration& c, int i) { return &c.dispatch[i].nic_fraction; });
+  b.each("dispatch", kBackends, "gb_per_s_per_sm", "GB/s", "one SM of the dispatch kernel; 0 = not limited", 0, 200,
+         [](Calibration& c, int i) { return &c.dispatch[i].gb_per_s_per_sm; });
+}
+
+void host_rows(Builder& b) {
+  b.one("contention.compute_per_sm_share", "ratio", "compute slow-down per share of SMs that communication takes", 0, 3,
+        [](Calibration& c, int) { return &c.contention_compute_per_sm; });
+  b.one("contention.comm", "ratio", "communication beside compute", 1, 2,
+        [](Calibration& c, int) { return &c.contention_comm; });
+  b.one("launch.host_us", "us", "one eager kernel, forward: Python, framework, driver", 1, 80,
+        [](Calibration& c, int) { return &c.host_launch_us; });
+  b.one("launch.backward_factor", "ratio", "a backward launch against a forward one", 0.1, 1.5,
+        [](Calibration& c, int) { return &c.host_backward_factor; });
+  b.one("launch.linear_launches", "launches", "host work of one TE linear", 0.5, 10,
+        [](Calibration& c, int) { return &c.host_linear_launches; });
+  b.one("launch.quantize_launches", "launches", "more per quantised operand", 0, 10,
+        [](Calibration& c, int) { return &c.host_quantize_launches; });
+  b.one("launch.collective_launches", "launches", "host work of one NCCL call", 0.5, 20,
+        [](Calibration& c, int) { return &c.host_collective_launches; });
+  b.one("launch.overlap_factor", "ratio", "host work under EP overlap", 1, 4,
+        [](Calibration& c, int) { return &c.host_overlap_factor; });
+  b.one("launch.graph_us", "us", "one CUDA-graph replay of a layer scope", 1, 500,
+        [](Calibration& c, int) { return &c.graph_launch_us; });
+  b.one("launch.sync_us", "us", "host wakes after a device-to-host wait", 1, 200,
+        [](Calibration& c, int) { return &c.sync_us; });
+  b.one("launch.step_fixed_ms", "ms", "once per step, exposed", 0, 500,
+        [](Calibration& c, int) { return &c.step_fixed_ms; });
+  b.one("offload.link_fraction", "fraction", "of the measured host link", 0.1, 1,
+        [](Calibration& c, int) { return &c.host_link_fraction; });
+  b.one("offload.host_adam_gb_per_s", "GB/s", "CPU optimizer, state bytes per GPU", 0.5, 500,
+        [](Calibration& c, int) { return &c.host_adam_gb_per_s; });
+}
+
+std::vector<Parameter> build() {
+  Builder b;
+  gemm_rows(b);
+  attention_rows(b);
+  memory_rows(b);
+  link_rows(b);
+  host_rows(b);
+  return std::move(b.rows);
+}
+
+}  // namespace
+
+const std::vector<Parameter>& parameter_table() {
+  static const std::vector<Parameter> table = build();
+  return table;
+}
+
+}  // namespace moecast
