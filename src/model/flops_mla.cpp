@@ -1,0 +1,44 @@
+/// Multi-latent attention (DeepSeek-V2/V3, Kimi-K2) and its sparse form with a lightning indexer (DSA: DeepSeek-V3.2, GLM-5).
+/// Ref: flop_utils.py, multi_latent_attention and experimental_attention_variant "dsa".
+#include <algorithm>
+
+#include "model/flops.hpp"
+
+namespace moecast {
+namespace {
+
+double width(const Mixer& x) { return static_cast<double>(x.qk_head_dim) + x.qk_pos_emb_head_dim; }
+
+/// Weights met by a token; the "+ 1" stands for the LoRA norms.
+double projections(const ModelSpec& m, const Mixer& x) {
+  const double h = m.hidden_size, heads = x.num_attention_heads, rq = x.q_lora_rank, rk = x.kv_lora_rank;
+  const double q = rq > 0 ? rq * (h + heads * width(x) + 1.0) : h * heads * width(x);
+  const double kv = rk * (h + heads * (static_cast<double>(x.qk_head_dim) + x.v_head_dim) + 1.0);
+  return q + kv + h * x.qk_pos_emb_head_dim + heads * x.v_head_dim * h;
+}
+
+/// The indexer is frozen or trained through its own loss only: Bridge's default (loss coefficient 0) counts its forward pass
+/// alone, 2 FLOPs per weight; a trained indexer would be 4 and adds the teacher's scores. The spec has no such coefficient.
+double indexer(const ModelSpec& m, const Mixer& x, double dense_context) {
+  if (!x.index_fresh) return 0.0;
+  const double h = m.hidden_size, ni = x.index_n_heads, di = x.index_head_dim;
+  const double query_in = x.q_lora_rank > 0 ? x.q_lora_rank : m.hidden_size;
+  return 2.0 * (query_in * ni * di + h * di + h * ni) + 2.0 * dense_context * ni * (di + 1.0);
+}
+
+}  // namespace
+
+double mla_flops(const ModelSpec& m, const Mixer& x, int seq_length) {
+  const double s = seq_length, heads = x.num_attention_heads;
+  if (x.index_topk <= 0) {
+    return 6.0 * (projections(m, x) + heads * (width(x) + x.v_head_dim) * s / 2.0);
+  }
+  const double dense = (s + 1.0) / 2.0;
+  const double k = x.index_topk;
+  const double sparse = s <= k ? dense : k - k * (k - 1.0) / (2.0 * s);
+  // absorbed form: scores over kv_lora_rank + rope, values over kv_lora_rank
+  const double core = sparse * heads * (2.0 * x.kv_lora_rank + x.qk_pos_emb_head_dim);
+  return 6.0 * (projections(m, x) + core) + indexer(m, x, dense);
+}
+
+}  // namespace moecast
