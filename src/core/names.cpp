@@ -1,0 +1,67 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cctype>
+
+#include "core/document.hpp"
+
+namespace moecast {
+namespace {
+
+/// BF16, bf-16 and bf_16 differ in spelling habits only.
+std::string folded(std::string_view word) {
+  std::string out(word);
+  std::transform(out.begin(), out.end(), out.begin(), [](unsigned char c) {
+    return c == '-' ? '_' : static_cast<char>(std::tolower(c));
+  });
+  return out;
+}
+
+/// Optimal string alignment: insertions, deletions, substitutions and swaps of neighbours cost 1.
+std::size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> before(b.size() + 1), last(b.size() + 1), row(b.size() + 1);
+  for (std::size_t j = 0; j <= b.size(); ++j) last[j] = j;
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    row[0] = i;
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      row[j] =
+          std::min({last[j] + 1, row[j - 1] + 1, last[j - 1] + (a[i - 1] == b[j - 1] ? 0 : 1)});
+      const bool swapped = i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1];
+      if (swapped) row[j] = std::min(row[j], before[j - 2] + 1);
+    }
+    std::swap(before, last);
+    std::swap(last, row);
+  }
+  return last[b.size()];
+}
+
+}  // namespace
+
+std::string nearest_name(std::string_view word, const std::vector<std::string>& candidates) {
+  const std::string wanted = folded(word);
+  std::size_t limit = std::max<std::size_t>(2, word.size() / 3);
+  std::string nearest;
+  for (const std::string& candidate : candidates) {
+    const std::size_t longer = std::max(word.size(), candidate.size());
+    const std::size_t shorter = std::min(word.size(), candidate.size());
+    if (longer - shorter > limit) continue;
+    const std::size_t distance = edit_distance(wanted, folded(candidate));
+    // A distance as long as the word means that nothing is alike (tp and xy).
+    if (distance > limit || distance >= longer) continue;
+    nearest = candidate;
+    if (distance == 0) break;
+    limit = distance - 1;
+  }
+  return nearest;
+}
+
+std::string suggestion(std::string_view word, const std::vector<std::string>& candidates) {
+  constexpr std::size_t kShortList = 10;
+  const std::string nearest = nearest_name(word, candidates);
+  if (!nearest.empty()) return fmt::format("did you mean '{}'?", nearest);
+  if (candidates.empty() || candidates.size() > kShortList) return "";
+  return fmt::format("one of {}", fmt::join(candidates, ", "));
+}
+
+}  // namespace moecast
