@@ -30,10 +30,12 @@ struct System {
   int gpus_per_node = 8;
   int gpus_per_nvlink_domain = 8;
   BytesPerSecond nvlink_per_direction;  ///< per GPU
-  Seconds nvlink_latency;
+  Seconds nvlink_latency;               ///< GPU to GPU through the NVSwitch
   BytesPerSecond nic_per_gpu;           ///< per direction, line rate
-  Seconds nic_latency;                  ///< one hop through the fabric
+  Seconds nic_latency;                  ///< one hop through the fabric: GPU to GPU through one leaf switch
+  Seconds fabric_switch_latency;        ///< what each further switch on the way adds (spine, second leaf)
   BytesPerSecond host_link_per_direction;  ///< one GPU, measured or nominal, H2D
+  Seconds host_link_latency;               ///< GPU to host
   BytesPerSecond host_memory_bandwidth;    ///< per node
   Bytes host_memory;                       ///< per node
   std::string host_cpu;
@@ -56,7 +58,8 @@ struct GroupSpan {
 class Cluster {
  public:
   /// gpus_used_per_domain 0 = auto: the whole domain when the job fits in one or divides evenly, else the largest power of
-  /// two below the domain size that divides the job (64 of 72), else the whole domain (groups then straddle).
+  /// two below the domain size that divides the job and uses at least a third of the domain (64 or 32 of 72), else the
+  /// whole domain (groups then straddle).
   static Result<Cluster> build(const System& system, int gpus, int gpus_used_per_domain = 0);
 
   [[nodiscard]] const System& system() const;
@@ -65,8 +68,9 @@ class Cluster {
   [[nodiscard]] int domain_of(int rank) const;
   [[nodiscard]] int node_of(int rank) const;
   /// Worst case over every group {a + i*stride : i < size}, a over all starts that the mesh has. Cached; thread-safe.
+  /// Throws std::logic_error for a group that the cluster cannot hold (a legal layout has none).
   [[nodiscard]] const GroupSpan& span(int stride, int size) const;
-  /// One explicit group.
+  /// One explicit group of distinct ranks, in any order.
   [[nodiscard]] GroupSpan span_of(const std::vector<int>& ranks) const;
 
  private:
