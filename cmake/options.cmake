@@ -1,3 +1,4 @@
+# Flags that every target of ours shares.
 add_library(moecast_options INTERFACE)
 target_include_directories(moecast_options INTERFACE ${CMAKE_SOURCE_DIR}/include)
 target_compile_options(moecast_options INTERFACE -Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion)
@@ -10,12 +11,24 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
 endif()
 # One estimate is one number on every machine: no contraction into fused multiply-add.
 target_compile_options(moecast_options INTERFACE -ffp-contract=off)
-if(MOECAST_SANITIZE)
-  target_compile_options(moecast_options INTERFACE -fsanitize=address,undefined -fno-omit-frame-pointer
-                         -fno-sanitize-recover=all)
-  target_link_options(moecast_options INTERFACE -fsanitize=address,undefined)
+
+if(MOECAST_SANITIZE AND MOECAST_TSAN)
+  message(FATAL_ERROR "MOECAST_SANITIZE and MOECAST_TSAN exclude each other")
 endif()
-if(MOECAST_TSAN)
-  target_compile_options(moecast_options INTERFACE -fsanitize=thread)
-  target_link_options(moecast_options INTERFACE -fsanitize=thread)
+set(sanitizers "")
+if(MOECAST_SANITIZE)
+  set(sanitizers -fsanitize=address,undefined -fno-sanitize-recover=all)
+elseif(MOECAST_TSAN)
+  set(sanitizers -fsanitize=thread)
+endif()
+if(sanitizers)
+  target_compile_options(moecast_options INTERFACE ${sanitizers} -fno-omit-frame-pointer)
+  target_link_options(moecast_options INTERFACE ${sanitizers})
+endif()
+
+# ccache is used where it is installed; the sloppiness is what it asks for with precompiled headers.
+find_program(MOECAST_CCACHE ccache)
+if(MOECAST_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env
+      CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime ${MOECAST_CCACHE})
 endif()
