@@ -1,10 +1,10 @@
 #include "core/document.hpp"
 
-#include <fmt/format.h>
-
 #include <cerrno>
 #include <cstring>
 #include <fstream>
+
+#include <fmt/format.h>
 
 #include "core/text.hpp"
 #include "core/tree_builder.hpp"

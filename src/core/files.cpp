@@ -1,4 +1,3 @@
-#include <fmt/format.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -6,6 +5,8 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+
+#include <fmt/format.h>
 
 #include "core/document.hpp"
 

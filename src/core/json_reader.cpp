@@ -1,4 +1,6 @@
+#include <algorithm>
 #include <iterator>
+
 #include <nlohmann/json.hpp>
 
 #include "core/text.hpp"
@@ -6,6 +8,8 @@
 
 namespace moecast {
 namespace {
+
+constexpr std::string_view kSeparators = " \t\r\n,:";
 
 /// Counts the characters that the lexer has taken, so that every event knows where its token ended.
 class CountingIterator {
@@ -63,8 +67,9 @@ class TreeSax : public nlohmann::json_sax<nlohmann::json> {
   bool end_array() override { return end(); }
   bool parse_error(std::size_t, const std::string&,
                    const nlohmann::detail::exception& error) override {
-    problems_.push_back(doc_.problem(marks_.at(taken_ - (taken_ > 0 ? 1 : 0)), "",
-                                     "not valid JSON: " + plain_message(error.what())));
+    const std::string message = plain_message(error.what());
+    problems_.push_back(
+        doc_.problem(marks_.at(error_offset(message)), "", "not valid JSON: " + message));
     return false;
   }
 
@@ -72,7 +77,7 @@ class TreeSax : public nlohmann::json_sax<nlohmann::json> {
   /// Where the token of the current event starts: the first character after the previous token's
   /// end that is not a separator.
   Mark next_token() {
-    token_ = std::min(text_.find_first_not_of(" \t\r\n,:", previous_end_), text_.size());
+    token_ = std::min(text_.find_first_not_of(kSeparators, previous_end_), text_.size());
     previous_end_ = taken_;
     return marks_.at(token_);
   }
@@ -101,6 +106,16 @@ class TreeSax : public nlohmann::json_sax<nlohmann::json> {
     node.quoted = quoted;
     builder_.value(std::move(node));
     return true;
+  }
+  /// Whole tokens are named by their start; what is wrong inside a string is the character read
+  /// last.
+  [[nodiscard]] std::size_t error_offset(const std::string& message) const {
+    if (message.starts_with("unexpected end")) return taken_;
+    const std::size_t last_read = taken_ - std::min<std::size_t>(taken_, 1);
+    const bool is_character =
+        message.starts_with("unexpected '") || message.starts_with("invalid string");
+    if (is_character) return last_read;
+    return std::min(last_read, text_.find_first_not_of(kSeparators, previous_end_));
   }
   /// nlohmann's text without its exception id, its own position, and the raw bytes that it last
   /// read.

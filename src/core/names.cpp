@@ -1,8 +1,9 @@
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-
 #include <algorithm>
 #include <cctype>
+#include <limits>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "core/document.hpp"
 
@@ -40,18 +41,18 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
 
 std::string nearest_name(std::string_view word, const std::vector<std::string>& candidates) {
   const std::string wanted = folded(word);
-  std::size_t limit = std::max<std::size_t>(2, word.size() / 3);
+  std::size_t least = std::numeric_limits<std::size_t>::max();
   std::string nearest;
   for (const std::string& candidate : candidates) {
     const std::size_t longer = std::max(word.size(), candidate.size());
     const std::size_t shorter = std::min(word.size(), candidate.size());
+    const std::size_t limit = std::max<std::size_t>(2, longer / 3);
     if (longer - shorter > limit) continue;
     const std::size_t distance = edit_distance(wanted, folded(candidate));
     // A distance as long as the word means that nothing is alike (tp and xy).
-    if (distance > limit || distance >= longer) continue;
+    if (distance > limit || distance >= longer || distance >= least) continue;
     nearest = candidate;
-    if (distance == 0) break;
-    limit = distance - 1;
+    least = distance;
   }
   return nearest;
 }

@@ -1,8 +1,8 @@
 #include "core/text.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
+
+#include <fmt/format.h>
 
 namespace moecast {
 namespace {

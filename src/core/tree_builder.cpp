@@ -11,7 +11,8 @@ bool TreeBuilder::expects_key() const {
 }
 
 void TreeBuilder::begin(Node::Kind kind, Mark mark) {
-  if (expects_key()) stop(mark, "a key must be a single name, not a map or a list");
+  if (expects_key())
+    stop(mark, "a key must be a single name, not a map or a list", "is a closing bracket missing?");
   if (open_.size() == kMaxDepth) {
     stop(mark, fmt::format("more than {} levels of nesting", kMaxDepth));
   }
@@ -28,6 +29,7 @@ void TreeBuilder::end() {
 }
 
 void TreeBuilder::key(Mark mark, std::string text) {
+  refuse_nul(mark, text);
   Frame& frame = open_.back();
   const auto [first, is_new] = frame.seen.emplace(text, mark);
   frame.node.entries.push_back({std::move(text), mark, {}});
@@ -41,6 +43,7 @@ void TreeBuilder::key(Mark mark, std::string text) {
 }
 
 void TreeBuilder::value(Node node) {
+  refuse_nul(node.mark, node.scalar);
   if (open_.empty()) {
     doc_.root = std::move(node);
     return;
@@ -68,6 +71,11 @@ void TreeBuilder::problem(Mark at, std::string message, std::string hint) {
 void TreeBuilder::stop(Mark at, std::string message, std::string hint) {
   problem(at, std::move(message), std::move(hint));
   throw StopReading{};
+}
+
+// An escape ("\\0", "\\u0000") can make one, and it would cut file names and messages short.
+void TreeBuilder::refuse_nul(Mark at, const std::string& text) {
+  if (text.find('\0') != std::string::npos) problem(at, "a NUL character in text", "remove it");
 }
 
 std::string TreeBuilder::path() const {

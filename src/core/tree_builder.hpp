@@ -31,6 +31,7 @@ class TreeBuilder {
     bool has_key = false;  ///< the last entry waits for its value
     std::unordered_map<std::string, Mark> seen;
   };
+  void refuse_nul(Mark at, const std::string& text);
   [[nodiscard]] std::string path() const;
 
   Document& doc_;

@@ -1,10 +1,11 @@
+#include <algorithm>
+#include <sstream>
+
 #include <fmt/format.h>
 #include <yaml-cpp/eventhandler.h>
 #include <yaml-cpp/exceptions.h>
 #include <yaml-cpp/mark.h>
 #include <yaml-cpp/parser.h>
-
-#include <sstream>
 
 #include "core/text.hpp"
 #include "core/tree_builder.hpp"
@@ -20,7 +21,7 @@ Mark mark_of(const YAML::Mark& mark) {
 /// both.
 class TreeEvents : public YAML::EventHandler {
  public:
-  explicit TreeEvents(TreeBuilder& builder) : builder_(builder) {}
+  TreeEvents(std::string_view text, TreeBuilder& builder) : text_(text), builder_(builder) {}
 
   void OnDocumentStart(const YAML::Mark& mark) override {
     if (documents_++ > 0) {
@@ -41,8 +42,11 @@ class TreeEvents : public YAML::EventHandler {
   void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
                 const std::string& value) override {
     refuse_anchor(mark, anchor);
-    if (tag != "!") refuse_tag(mark, tag);
-    add(mark, Node::Kind::scalar, value, tag == "!");
+    // yaml-cpp gives "!" to quoted and block scalars, and to a tag that is a lone exclamation mark.
+    const bool quoted = tag == "!" && !starts_with(mark, '!');
+    if (!quoted) refuse_tag(mark, tag);
+    if (quoted) require_end_of_quotes(mark);
+    add(mark, Node::Kind::scalar, value, quoted);
   }
   void OnSequenceStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
                        YAML::EmitterStyle::value) override {
@@ -74,6 +78,25 @@ class TreeEvents : public YAML::EventHandler {
     node.quoted = quoted;
     builder_.value(std::move(node));
   }
+  [[nodiscard]] bool starts_with(const YAML::Mark& mark, char c) const {
+    const auto at = static_cast<std::size_t>(mark.pos);
+    return at < text_.size() && text_[at] == c;
+  }
+  /// yaml-cpp takes the end of the file, after a line end, for the end of a quoted scalar.
+  void require_end_of_quotes(const YAML::Mark& mark) {
+    if (!starts_with(mark, '"') && !starts_with(mark, '\'')) return;
+    auto at = static_cast<std::size_t>(mark.pos);
+    const char quote = text_[at];
+    const std::string_view escaped = quote == '"' ? "\\" : "''";  // "\x" or ''
+    for (++at; at < text_.size(); ++at) {
+      if (text_.substr(at).starts_with(escaped)) {
+        ++at;
+      } else if (text_[at] == quote) {
+        return;
+      }
+    }
+    builder_.stop(mark_of(mark), "the quotes are never closed");
+  }
   void refuse_anchor(const YAML::Mark& mark, YAML::anchor_t anchor) {
     if (anchor != YAML::NullAnchor) {
       builder_.problem(mark_of(mark), "anchors (&name) are not accepted",
@@ -87,9 +110,21 @@ class TreeEvents : public YAML::EventHandler {
     }
   }
 
+  std::string_view text_;
   TreeBuilder& builder_;
   int documents_ = 0;
 };
+
+std::string syntax_hint(const std::string& message) {
+  if (message.starts_with(YAML::ErrorMsg::UNKNOWN_ANCHOR) ||
+      message.starts_with(YAML::ErrorMsg::UNKNOWN_TOKEN)) {
+    return "put text that starts with a special character in quotes";
+  }
+  if (message.starts_with(YAML::ErrorMsg::MAP_VALUE)) {
+    return "check the indentation, and put text that holds ': ' in quotes";
+  }
+  return "";
+}
 
 /// yaml-cpp takes a tab in the indentation for part of a scalar of the line before, which loses
 /// keys silently.
@@ -117,14 +152,17 @@ void read_yaml(std::string_view text, Document& doc, Diagnostics& problems) {
   const bool flow = first != std::string_view::npos && (text[first] == '{' || text[first] == '[');
   if (!flow && report_tabs(text, builder)) return;
   std::istringstream stream{std::string(text)};
-  TreeEvents events(builder);
+  TreeEvents events(text, builder);
   try {
     YAML::Parser parser(stream);
     while (parser.HandleNextDocument(events)) {
     }
   } catch (const StopReading&) {
   } catch (const YAML::Exception& error) {
-    problems.push_back(doc.problem(mark_of(error.mark), "", "not valid YAML: " + error.msg));
+    std::string message = error.msg;  // may end in half a UTF-8 sequence
+    std::erase_if(message, [](char c) { return static_cast<unsigned char>(c) >= 0x80; });
+    problems.push_back(
+        doc.problem(mark_of(error.mark), "", "not valid YAML: " + message, syntax_hint(message)));
   }
 }
 
