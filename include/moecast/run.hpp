@@ -17,6 +17,8 @@ struct Routing {
   double imbalance = 1.0;
   std::string tokens_per_expert_file;
   std::vector<double> tokens_per_expert;  ///< read from the file; relative weights, one per expert
+
+  bool operator==(const Routing&) const = default;
 };
 
 /// Versions are strings as the user wrote them; empty = unknown.
@@ -24,6 +26,8 @@ struct Software {
   std::string container, pytorch, transformer_engine, megatron_core, bridge;
   std::map<std::string, bool> features;
   std::map<std::string, std::string> env;
+
+  bool operator==(const Software&) const = default;
 };
 
 struct Run {
@@ -40,6 +44,8 @@ struct Run {
   Software software;
   nlohmann::ordered_json model_overrides = nlohmann::ordered_json::object();
   std::string base_dir;  ///< folder that relative paths are taken from first
+
+  bool operator==(const Run&) const = default;
 };
 
 }  // namespace moecast

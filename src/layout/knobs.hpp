@@ -19,12 +19,20 @@ struct Knob {
   std::string_view short_name;    ///< tp; empty = none (accepted wherever the last part of key is)
   std::string_view megatron_flag; ///< --tensor-model-parallel-size; empty = none
   std::string_view bridge_key;    ///< model.tensor_model_parallel_size; empty = none
-  std::string_view domain;        ///< in words or as choices: "integer >= 1", "none|selective|full"
+  std::string domain;             ///< in words or as choices: "integer 1..1024", "none | selective | full"
   std::string_view default_text;  ///< as YAML; empty = required
   std::string_view help;          ///< one sentence
-  /// Sets the knob; returns "" or what is wrong with the value.
+  /// Sets the knob; returns "" or "what is wrong; hint" and then leaves the run as it was.
   std::function<std::string(Run&, const Value&)> set;
   std::function<Value(const Run&)> get;
+  bool as_written = false;  ///< scalars are taken as the user wrote them: a version 2.10 is the text "2.10"
+  bool translated = false;  ///< Megatron spells the values differently, so its name is no other name of this key
+
+  [[nodiscard]] std::string_view section() const;  ///< layout; empty for a top-level key
+  [[nodiscard]] std::string_view leaf() const;     ///< tensor_model_parallel_size
+  [[nodiscard]] bool is_map() const { return default_text == "{}"; }  ///< an open map: its keys are the user's
+  /// What the key may be called within its section: leaf, short name, Megatron's and Bridge's name.
+  [[nodiscard]] std::vector<std::string> names() const;
 };
 
 const std::vector<Knob>& knob_table();
@@ -32,5 +40,7 @@ const std::vector<Knob>& knob_table();
 const Knob* find_knob(std::string_view name);
 /// Every spelling that find_knob takes, for nearest-name hints.
 std::vector<std::string> knob_names();
+/// docs/knobs.md, whole.
+std::string knobs_markdown();
 
 }  // namespace moecast
