@@ -33,8 +33,9 @@ std::vector<std::string> environment_with(const std::vector<std::string>& change
   return result;
 }
 
-void spawn_and_wait(std::vector<std::string> command, const RunOptions& options,
-                    const std::string& out_file, const std::string& err_file, int& status) {
+/// The child's wait status.
+int spawn_and_wait(std::vector<std::string> command, const RunOptions& options,
+                   const std::string& out_file, const std::string& err_file) {
   std::vector<std::string> environment = environment_with(options.environment);
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
@@ -50,19 +51,24 @@ void spawn_and_wait(std::vector<std::string> command, const RunOptions& options,
                                 pointers(command).data(), pointers(environment).data());
   posix_spawn_file_actions_destroy(&actions);
   if (error != 0) throw std::runtime_error(command.front() + ": " + std::strerror(error));
+  int status = 0;
   if (waitpid(child, &status, 0) != child) throw std::runtime_error("waitpid failed");
+  return status;
 }
 
 }  // namespace
 
 Outcome run(const std::vector<std::string>& args, const RunOptions& options) {
+  std::vector<std::string> command = {MOECAST_BINARY};
+  command.insert(command.end(), args.begin(), args.end());
+  return run_program(command, options);
+}
+
+Outcome run_program(const std::vector<std::string>& command, const RunOptions& options) {
   const TempDir temp;
   const std::string out_file = (temp.path() / "out").string();
   const std::string err_file = (temp.path() / "err").string();
-  std::vector<std::string> command = {MOECAST_BINARY};
-  command.insert(command.end(), args.begin(), args.end());
-  int status = 0;
-  spawn_and_wait(command, options, out_file, err_file, status);
+  const int status = spawn_and_wait(command, options, out_file, err_file);
   const int exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   return {exit_code, read_file(out_file), read_file(err_file)};
 }

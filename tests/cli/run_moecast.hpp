@@ -20,7 +20,10 @@ struct RunOptions {
   std::vector<std::string> environment;  ///< NAME=value, over the inherited environment
 };
 
-/// Standard input is empty, stdout and stderr are no terminals.
+/// Runs moecast with `args`. Standard input is empty, stdout and stderr are no terminals.
 Outcome run(const std::vector<std::string>& args, const RunOptions& options = {});
+
+/// The same for any program: command[0] is its path.
+Outcome run_program(const std::vector<std::string>& command, const RunOptions& options = {});
 
 }  // namespace moecast::test
