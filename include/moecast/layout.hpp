@@ -95,6 +95,7 @@ struct PipelinePlan {
   int pp = 1, vpp = 1;
   std::vector<Stage> stages;
   std::string layout_string;  ///< Megatron's pipeline_model_parallel_layout that says the same; empty when the even split says it
+  int mtp_num_layers = 0;     ///< MTP depths of the stage with mtp: one `m` each in the string
   [[nodiscard]] const Stage& at(int rank, int chunk) const { return stages[static_cast<std::size_t>(chunk * pp + rank)]; }
   bool operator==(const PipelinePlan&) const = default;
 };

@@ -2,6 +2,7 @@
 /// Which layers every (pp rank, chunk) holds: Megatron's even split, its layout strings, and moecast's own balance.
 /// Ref: megatron/core/transformer/pipeline_parallel_layer_layout.py, transformer_block.py get_num_layers_to_build.
 #include <string>
+#include <vector>
 
 #include "moecast/layout.hpp"
 #include "moecast/model_spec.hpp"
@@ -21,6 +22,11 @@ PipelinePlan even_split(const ModelSpec& model, int pp, int vpp);
 PipelinePlan balanced_split(const ModelSpec& model, int pp, int vpp, int seq_length);
 /// What layout.pipeline_split asks for. explicit_text is read only for PipelineSplit::explicit_string.
 Result<PipelinePlan> plan_pipeline(const ModelSpec& model, const Layout& layout, const std::string& explicit_text, int seq_length);
+/// Stages of a layout string (before validation), 0 when it cannot be expanded.
+int count_layout_stages(const std::string& text);
+/// First layer of every stage of the contiguous split of `weights` into `stages` non-empty parts that minimises the largest part,
+/// then the sum of squares; `tail` is added to the last part. Ties put fewer layers into the early stages.
+std::vector<int> balanced_cuts(const std::vector<double>& weights, int stages, double tail);
 /// Megatron's string of any plan, runs of equal stages folded: Et*4|(t*4|)*14tmL.
 std::string to_layout_string(const PipelinePlan& plan);
 

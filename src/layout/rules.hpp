@@ -51,9 +51,14 @@ struct Finding {
 };
 
 const std::vector<Rule>& rule_table();
+/// The smallest world that both meshes divide: PP * lcm(TP * CP, ETP * EP).
+long minimum_gpus(const Layout& layout);
+/// docs/rules.md.
+std::string rules_markdown();
 /// All findings, errors first, table order within a severity.
 std::vector<Finding> check_rules(const RuleInput& input);
-/// Index of the first broken error rule in table order, or -1. The hot path.
+/// Index of the first broken error rule in table order, or -1. The hot path: allocates only to read a layout string without a
+/// stated VPP.
 int first_broken_rule(const RuleInput& input);
 
 }  // namespace moecast
