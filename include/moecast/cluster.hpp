@@ -54,7 +54,7 @@ struct GroupSpan {
   Seconds latency;            ///< largest shortest-path latency between two members
 };
 
-/// Boost.Graph graph of GPUs, NVSwitch domains, hosts, NICs, rails and spine for `gpus` ranks.
+/// `gpus` ranks on a system. Costs come from a Boost.Graph graph of GPUs, NVSwitch domains, hosts, NICs, rails and spine.
 class Cluster {
  public:
   /// gpus_used_per_domain 0 = auto: the whole domain when the job fits in one or divides evenly, else the largest power of

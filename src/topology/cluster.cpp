@@ -26,13 +26,15 @@ struct PairCost {
 };
 using PairCosts = std::array<PairCost, kPairClasses>;
 
-/// One Dijkstra of each kind from rank 0: it meets every class of pair that the cluster has.
+/// One Dijkstra of each kind from rank 0. The fabric is regular, so the graph of two domains has
+/// every class of pair that the cluster has, at the same cost.
 PairCosts pair_costs(const System& system, const Placement& placement, int gpus) {
-  const ClusterGraph graph = build_cluster_graph(system, placement, gpus);
+  const int ranks = std::min(gpus, 2 * placement.per_domain);
+  const ClusterGraph graph = build_cluster_graph(system, placement, ranks);
   const auto width = widest_paths(graph, 0);
   const auto delay = shortest_paths(graph, 0);
   PairCosts costs;
-  for (int r = 1; r < gpus; ++r) {
+  for (int r = 1; r < ranks; ++r) {
     const auto i = static_cast<std::size_t>(r);
     costs[static_cast<std::size_t>(pair_class(placement, 0, r))] = {width[i], delay[i]};
   }
