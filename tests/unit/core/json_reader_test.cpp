@@ -7,7 +7,7 @@ using namespace moecast;
 
 namespace {
 
-std::string first_problem(const std::string& text) { return first_problem(text, "f.json"); }
+std::string first_problem(const std::string& text) { return first_problem_of(text, "f.json"); }
 
 }  // namespace
 

@@ -11,7 +11,7 @@ inline std::string at(const Mark& mark) {
 }
 
 /// The first problem as a user reads it, or "accepted".
-inline std::string first_problem(const std::string& text, const std::string& file) {
+inline std::string first_problem_of(const std::string& text, const std::string& file) {
   const auto doc = parse_document(text, file);
   return doc.ok() ? "accepted" : to_string(doc.problems().front());
 }

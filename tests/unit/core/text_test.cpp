@@ -8,7 +8,7 @@ using namespace moecast;
 
 namespace {
 
-std::string first_problem(const std::string& text) { return first_problem(text, "f"); }
+std::string first_problem(const std::string& text) { return first_problem_of(text, "f"); }
 
 /// Slow twin of utf8_length: decode, then encode again.
 std::size_t utf8_by_encoding(std::string_view text) {

@@ -10,7 +10,7 @@ namespace {
 Diagnostics problems_of(const std::string& text) {
   return parse_document(text, "f.yaml").problems();
 }
-std::string first_problem(const std::string& text) { return first_problem(text, "f.yaml"); }
+std::string first_problem(const std::string& text) { return first_problem_of(text, "f.yaml"); }
 
 }  // namespace
 
