@@ -1,0 +1,154 @@
+#include "cli/search_request.hpp"
+
+#include <algorithm>
+#include <map>
+
+#include "core/document.hpp"
+#include "layout/enum_names.hpp"
+#include "layout/knobs.hpp"
+#include "layout/run_file.hpp"
+
+namespace moecast::cli {
+namespace {
+
+Diagnostic problem(const std::string& option, const std::string& key, std::string message,
+                   std::string hint = "") {
+  return {option, 0, 0, key, std::move(message), std::move(hint)};
+}
+
+void append(Diagnostics& all, Diagnostics more, const std::string& option) {
+  for (Diagnostic& d : more) {
+    d.file = option;
+    all.push_back(std::move(d));
+  }
+}
+
+/// Splits at commas outside brackets: "[a,b],[c]" -> "[a,b]", "[c]".
+std::vector<std::string> split_values(const std::string& text) {
+  std::vector<std::string> values(1);
+  int depth = 0;
+  for (const char c : text) {
+    depth += (c == '[' || c == '{') - (c == ']' || c == '}');
+    if (c == ',' && depth == 0)
+      values.emplace_back();
+    else
+      values.back() += c;
+  }
+  return values;
+}
+
+/// "key=text" with the key of the knob table, or the problem.
+std::optional<std::pair<std::string, std::string>> assignment(const std::string& option,
+                                                              const std::string& text,
+                                                              Diagnostics& problems) {
+  const std::size_t equals = text.find('=');
+  if (equals == std::string::npos || equals == 0) {
+    problems.push_back(problem(option, text, "is not key=value", "write it as tp=4"));
+    return std::nullopt;
+  }
+  const std::string name = text.substr(0, equals);
+  const Knob* knob = find_knob(name);
+  if (knob == nullptr) {
+    problems.push_back(problem(option, name, "unknown key", suggestion(name, knob_names())));
+    return std::nullopt;
+  }
+  return std::pair(std::string(knob->key), text.substr(equals + 1));
+}
+
+/// What a search takes as given; every other knob that is set becomes an axis with one value.
+bool belongs_to_base(const std::string& key) {
+  static const std::vector<std::string> kBase{"model", "train.seq_length",
+                                              "train.global_batch_size", "model_overrides"};
+  return std::find(kBase.begin(), kBase.end(), key) != kBase.end() ||
+         key.rfind("cluster.", 0) == 0 || key.rfind("software.", 0) == 0;
+}
+
+void set_precisions(const SearchWords& words, SearchRequest& request, Diagnostics& problems) {
+  if (words.precisions.empty()) return;
+  request.precisions.clear();
+  for (const std::string& word : words.precisions) {
+    const auto precision = enum_from_text<Precision>(word);
+    if (!precision)
+      problems.push_back(problem("--precision", word, "unknown precision",
+                                 suggestion(word, enum_choices<Precision>())));
+    else if (std::find(request.precisions.begin(), request.precisions.end(), *precision) ==
+             request.precisions.end())
+      request.precisions.push_back(*precision);
+  }
+}
+
+void set_objective(const SearchWords& words, SearchRequest& request, Diagnostics& problems) {
+  using Objective = SearchRequest::Objective;
+  static const std::map<std::string, Objective> kObjectives{
+      {"step_time", Objective::step_time},
+      {"memory", Objective::memory},
+      {"tokens_per_dollar", Objective::tokens_per_dollar}};
+  const auto found = kObjectives.find(words.objective);
+  if (found != kObjectives.end()) {
+    request.objective = found->second;
+    return;
+  }
+  std::vector<std::string> names;
+  for (const auto& entry : kObjectives) names.push_back(entry.first);
+  problems.push_back(problem("--objective", words.objective, "unknown objective",
+                             suggestion(words.objective, names)));
+}
+
+void fix_knob(const std::string& option, const std::string& text, SearchRequest& request,
+              Diagnostics& problems) {
+  const auto pair = assignment(option, text, problems);
+  if (!pair) return;
+  append(problems, apply_set(request.base, pair->first + "=" + pair->second), option);
+  if (belongs_to_base(pair->first)) return;
+  if (pair->first == "train.micro_batch_size") request.vary_micro_batch_size = false;
+  auto& fixed = request.fix;
+  fixed.erase(std::remove_if(fixed.begin(), fixed.end(),
+                             [&](const auto& f) { return f.first == pair->first; }),
+              fixed.end());
+  fixed.push_back(*pair);
+}
+
+void vary_knob(const std::string& text, SearchRequest& request, Diagnostics& problems) {
+  const auto pair = assignment("--vary", text, problems);
+  if (!pair) return;
+  const std::vector<std::string> values = split_values(pair->second);
+  for (const std::string& value : values) {
+    Run scratch = request.base;
+    append(problems, apply_set(scratch, pair->first + "=" + value), "--vary");
+  }
+  request.vary.emplace_back(pair->first, values);
+}
+
+void require_base(const Run& base, Diagnostics& problems) {
+  const auto need = [&](bool given, const char* option) {
+    if (!given)
+      problems.push_back(
+          problem("command line", option, "is required", "see moecast search --help"));
+  };
+  need(!base.model.empty(), "--model");
+  need(!base.system.empty(), "--system");
+  need(base.gpus > 0, "--gpus");
+  need(base.seq_length > 0, "--seq-length");
+  need(base.global_batch_size > 0, "--global-batch-size");
+}
+
+}  // namespace
+
+Result<SearchRequest> make_search_request(const SearchWords& words) {
+  SearchRequest request;
+  Diagnostics problems;
+  for (const std::string& text : words.sets) fix_knob("command line", text, request, problems);
+  for (const std::string& text : words.fix) fix_knob("--fix", text, request, problems);
+  if (problems.empty()) require_base(request.base, problems);
+  for (const std::string& text : words.vary) vary_knob(text, request, problems);
+  set_precisions(words, request, problems);
+  set_objective(words, request, problems);
+  request.top = words.top;
+  request.threads = words.threads;
+  request.exhaustive = words.exhaustive;
+  request.min_headroom_gib = words.min_headroom_gib;
+  if (!problems.empty()) return problems;
+  return request;
+}
+
+}  // namespace moecast::cli

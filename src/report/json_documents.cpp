@@ -1,0 +1,73 @@
+// The small documents: problems of an input, an imported model, a validation.
+#include "report/report.hpp"
+
+namespace moecast {
+namespace {
+
+Json or_null(const std::optional<double>& value) { return value ? Json(*value) : Json(); }
+
+Json layer_counts(const ModelSpec& model) {
+  int dense = 0, moe = 0;
+  for (const LayerKind& layer : model.layers) {
+    dense += layer.ffn == FfnKind::dense;
+    moe += layer.ffn == FfnKind::moe;
+  }
+  return {{"total", model.layers.size()},
+          {"dense", dense},
+          {"moe", moe},
+          {"mtp", model.mtp_num_layers}};
+}
+
+}  // namespace
+
+Json error_json(const Diagnostics& problems) {
+  Json errors = Json::array();
+  for (const Diagnostic& d : problems)
+    errors.push_back({{"file", d.file},
+                      {"line", d.line},
+                      {"column", d.column},
+                      {"key", d.key},
+                      {"message", d.message},
+                      {"hint", d.hint}});
+  return {{"schema", "moecast/error@1"}, {"errors", errors}};
+}
+
+Json imported_model_json(const ModelSpec& model, int seq_length) {
+  const ParamCount params = count_params(model);
+  return {{"schema", "moecast/model@1"},
+          {"name", model.name},
+          {"architecture", model.architecture},
+          {"params",
+           {{"total", params.total},
+            {"active", params.active},
+            {"active_without_input_embedding", params.active_without_input_embedding},
+            {"mtp", params.mtp}}},
+          {"seq_length", seq_length},
+          {"model_flops_per_token", model_flops_per_token(model, seq_length, 1)},
+          {"layers", layer_counts(model)},
+          {"warnings", model.warnings}};
+}
+
+Json validation_json(const Validation& validation) {
+  Json rows = Json::array();
+  for (const ValidatedRow& row : validation.rows)
+    rows.push_back({{"id", row.id},
+                    {"predicted_tflops_per_gpu", or_null(row.predicted_tflops_per_gpu)},
+                    {"measured_tflops_per_gpu", or_null(row.measured_tflops_per_gpu)},
+                    {"error_pct", or_null(row.error_pct)},
+                    {"predicted_peak_gib", or_null(row.predicted_peak_gib)},
+                    {"measured_peak_gib", or_null(row.measured_peak_gib)},
+                    {"memory_error_pct", or_null(row.memory_error_pct)},
+                    {"status", row.status},
+                    {"detail", row.detail}});
+  return {{"schema", "moecast/validate@1"},
+          {"rows", rows},
+          {"summary", validation.summary},
+          {"groups", validation.groups.is_null() ? Json::array() : validation.groups}};
+}
+
+std::string dump(const Json& document) {
+  return document.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace moecast

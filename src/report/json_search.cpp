@@ -1,0 +1,56 @@
+#include "layout/run_file.hpp"
+#include "report/report.hpp"
+
+namespace moecast {
+namespace {
+
+Json layout_json(const RankedLayout& layout) {
+  return {{"run", run_to_json(layout.run)},
+          {"step_time_s", layout.step_time.value},
+          {"tflops_per_gpu", layout.tflops_per_gpu},
+          {"peak_gib", in_gib(layout.peak)},
+          {"peak_reserved_gib", in_gib(layout.peak_reserved)},
+          {"wall", to_string(layout.wall)},
+          {"why", layout.why}};
+}
+
+double per_second(std::uint64_t count, double seconds) {
+  return seconds > 0 ? static_cast<double>(count) / seconds : 0.0;
+}
+
+}  // namespace
+
+Json search_json(const SearchResult& r) {
+  Json ranked = Json::array(), pareto = Json::array();
+  for (std::size_t i = 0; i < r.ranked.size(); ++i) {
+    Json row = {{"rank", i + 1}};
+    row.update(layout_json(r.ranked[i]));
+    ranked.push_back(row);
+  }
+  for (const RankedLayout& layout : r.pareto) pareto.push_back(layout_json(layout));
+  Json rejected = Json::object();
+  for (const auto& [reason, count] : r.rejected) rejected[reason] = count;
+  Json document = {{"schema", "moecast/search@1"},
+                   {"space",
+                    {{"candidates", r.candidates},
+                     {"legal", r.legal},
+                     {"evaluated", r.evaluated},
+                     {"fit", r.fit},
+                     {"simulated", r.simulated},
+                     {"pruned", r.pruned}}},
+                   {"elapsed_s", r.elapsed_s},
+                   {"candidates_per_s", per_second(r.candidates, r.elapsed_s)},
+                   {"evaluated_per_s", per_second(r.evaluated, r.elapsed_s)},
+                   {"simulated_per_s", per_second(r.simulated, r.elapsed_s)},
+                   {"fit", r.any_fit ? layout_json(r.first_fit) : Json()},
+                   {"ranked", ranked},
+                   {"pareto", pareto},
+                   {"rejected", rejected}};
+  if (!r.any_fit)
+    document["nearest"] = {{"run", r.legal > 0 ? run_to_json(r.nearest.run) : Json()},
+                           {"over_gib", in_gib(r.nearest.over)},
+                           {"change", r.nearest.change}};
+  return document;
+}
+
+}  // namespace moecast

@@ -1,0 +1,59 @@
+#pragma once
+/// Writers: results as text for people, as JSON for scripts (docs/formats.md), as a trace for
+/// chrome://tracing and Perfetto.
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "layout/rules.hpp"
+#include "moecast/estimate.hpp"
+#include "moecast/model_spec.hpp"
+#include "moecast/result.hpp"
+#include "moecast/search.hpp"
+#include "moecast/validation.hpp"
+#include "report/style.hpp"
+
+namespace moecast {
+
+using Json = nlohmann::ordered_json;
+
+// estimate
+std::string estimate_text(const Estimate& e, const std::optional<PipelinePlan>& plan,
+                          const Style& style);
+/// The tree of one rank's memory, largest rank unless said; formulas included.
+std::string memory_detail_text(const RankMemory& rank, const Style& style);
+Json estimate_json(const Estimate& e, bool memory_detail);
+/// Trace Event Format: one process per pipeline rank, one thread per track, complete events in
+/// microseconds.
+Json trace_json(const Estimate& e);
+/// What every (rank, chunk) holds, in the letters of Megatron's layout strings.
+std::string pipeline_drawing(const PipelinePlan& plan, const std::string& indent);
+
+// search
+std::string search_text(const SearchRequest& request, const SearchResult& result,
+                        const Style& style);
+Json search_json(const SearchResult& result);
+
+// check
+std::string check_text(const std::string& input, const std::vector<Finding>& findings,
+                       const Style& style);
+Json check_json(const std::vector<Finding>& findings);
+std::string to_string(Severity severity);
+
+// validate
+std::string validation_text(const Validation& validation, const Style& style);
+Json validation_json(const Validation& validation);
+
+// import
+Json imported_model_json(const ModelSpec& model, int seq_length);
+
+// problems of the input
+Json error_json(const Diagnostics& problems);
+
+/// Text of a JSON document as the program prints it; text that is not UTF-8 is replaced, never
+/// thrown at.
+std::string dump(const Json& document);
+
+}  // namespace moecast
