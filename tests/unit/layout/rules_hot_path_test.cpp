@@ -1,0 +1,38 @@
+#include <atomic>
+#include <cstdlib>
+#include <new>
+
+#include "catch.hpp"
+#include "layout/rules.hpp"
+#include "rules_fixture.hpp"
+
+namespace {
+std::atomic<long> g_allocations{0};
+}
+
+void* operator new(std::size_t size) {
+  ++g_allocations;
+  if (void* p = std::malloc(size == 0 ? 1 : size)) return p;
+  throw std::bad_alloc();
+}
+void operator delete(void* p) noexcept { std::free(p); }
+void operator delete(void* p, std::size_t) noexcept { std::free(p); }
+
+TEST_CASE("Checking a candidate allocates nothing, legal or not") {
+  using namespace moecast;
+  using namespace moecast::test;
+  Candidate legal = deepseek_v4_flash_on_160_b200();
+  legal.layout.pipeline_split = PipelineSplit::automatic;
+  CHECK(first_broken_rule(legal.input()) == -1);  // builds the table
+  for (const RuleCase& c : rule_cases()) {
+    Candidate bad = legal;
+    c.breaks(bad);
+    if (bad.layout.pipeline_split == PipelineSplit::explicit_string) continue;
+    const RuleInput input = bad.input();
+    const long before = g_allocations;
+    first_broken_rule(input);
+    const long after = g_allocations;
+    INFO(c.id);
+    CHECK(after == before);
+  }
+}
