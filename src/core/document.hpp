@@ -66,7 +66,8 @@ Result<Document> parse_document(std::string_view text, const std::string& file_n
 /// A single YAML scalar or flow value, as `--set key=value` takes it.
 Result<Node> parse_value(std::string_view text, const std::string& file_name);
 
-/// The nearest of `candidates` by edit distance <= max(2, length / 3); empty if none is near.
+/// The nearest of `candidates` by edit distance <= max(2, length of the longer / 3), the first of equals; empty if
+/// none is near. Case, and - against _, do not count.
 std::string nearest_name(std::string_view word, const std::vector<std::string>& candidates);
 /// "did you mean 'x'?" or "" (then, if the list is short, "one of a, b, c").
 std::string suggestion(std::string_view word, const std::vector<std::string>& candidates);
