@@ -44,6 +44,7 @@ struct Mixer {
   int index_n_heads = 0;
   int index_head_dim = 0;
   int index_topk = 0;
+  bool index_trained = false; ///< the indexer has its own (sparse) loss: trained and taught by the attention scores
   bool index_fresh = true;    ///< false: reuses the top-k of an earlier layer (GLM-5.2 "shared")
   // gdn, kda
   int linear_num_key_heads = 0;

@@ -1,7 +1,5 @@
 /// Multi-latent attention (DeepSeek-V2/V3, Kimi-K2) and its sparse form with a lightning indexer (DSA: DeepSeek-V3.2, GLM-5).
 /// Ref: flop_utils.py, multi_latent_attention and experimental_attention_variant "dsa".
-#include <algorithm>
-
 #include "model/flops.hpp"
 
 namespace moecast {
@@ -17,13 +15,17 @@ double projections(const ModelSpec& m, const Mixer& x) {
   return q + kv + h * x.qk_pos_emb_head_dim + heads * x.v_head_dim * h;
 }
 
-/// The indexer is frozen or trained through its own loss only: Bridge's default (loss coefficient 0) counts its forward pass
-/// alone, 2 FLOPs per weight; a trained indexer would be 4 and adds the teacher's scores. The spec has no such coefficient.
-double indexer(const ModelSpec& m, const Mixer& x, double dense_context) {
+/// Indexer of a layer that computes a fresh top-k. Untrained (loss coefficient 0, Bridge's default) it runs forward only, 2 FLOPs
+/// per weight; trained on the sparse loss 4, and its scores are compared with the attention's own (the teacher).
+double indexer(const ModelSpec& m, const Mixer& x, double dense_context, double sparse_context) {
   if (!x.index_fresh) return 0.0;
   const double h = m.hidden_size, ni = x.index_n_heads, di = x.index_head_dim;
   const double query_in = x.q_lora_rank > 0 ? x.q_lora_rank : m.hidden_size;
-  return 2.0 * (query_in * ni * di + h * di + h * ni) + 2.0 * dense_context * ni * (di + 1.0);
+  const double weights = query_in * ni * di + h * di + h * ni;
+  const double scores = 2.0 * dense_context * ni * (di + 1.0);
+  if (!x.index_trained) return 2.0 * weights + scores;
+  const double teacher = 2.0 * sparse_context * x.num_attention_heads * (x.kv_lora_rank + x.qk_pos_emb_head_dim);
+  return 4.0 * weights + scores + 4.0 * sparse_context * ni * (di + 1.0) + teacher;
 }
 
 }  // namespace
@@ -38,7 +40,7 @@ double mla_flops(const ModelSpec& m, const Mixer& x, int seq_length) {
   const double sparse = s <= k ? dense : k - k * (k - 1.0) / (2.0 * s);
   // absorbed form: scores over kv_lora_rank + rope, values over kv_lora_rank
   const double core = sparse * heads * (2.0 * x.kv_lora_rank + x.qk_pos_emb_head_dim);
-  return 6.0 * (projections(m, x) + core) + indexer(m, x, dense);
+  return 6.0 * (projections(m, x) + core) + indexer(m, x, dense, sparse);
 }
 
 }  // namespace moecast

@@ -70,13 +70,13 @@ HfConfig::Hit HfConfig::lookup(std::string_view field) const {
 }
 
 const Node* HfConfig::find(std::string_view field) {
+  asked_.insert(std::string(field));
   const Hit hit = lookup(field);
   if (hit.entry == nullptr) return nullptr;
   for (std::string_view name : hf_field(field)->names) {
     for (const Node* scope : scopes_) {
       const Node::Entry* other = name.empty() ? nullptr : entry_of(*scope, name);
       if (other == nullptr) continue;
-      used_.insert(other->key);
       // the same key on an outer level is a default; another spelling on any level is a second opinion
       if (other->key == hit.entry->key || same_value(other->value, hit.entry->value)) continue;
       if (!clashes_.insert(std::string(field)).second) continue;

@@ -20,7 +20,7 @@ class HfConfig {
   HfConfig(const Document& doc, const Node& root, Diagnostics& problems);
 
   /// The value of a field, named by its canonical spelling, under any alias; nullptr when absent or null. Aliases that are
-  /// present with different values are a problem. Marks the key as used.
+  /// present with different values are a problem. Marks the field as asked for.
   const Node* find(std::string_view field);
   [[nodiscard]] bool has(std::string_view field) { return find(field) != nullptr; }
 
@@ -36,7 +36,8 @@ class HfConfig {
 
   void complain(std::string_view field, std::string message, std::string hint = "");
   [[nodiscard]] const std::vector<const Node*>& scopes() const { return scopes_; }
-  [[nodiscard]] const std::set<std::string>& used() const { return used_; }
+  /// Canonical names of the fields that were looked for.
+  [[nodiscard]] const std::set<std::string>& asked() const { return asked_; }
   [[nodiscard]] std::string architecture_name() const;
   [[nodiscard]] const HfArchitecture* architecture() const;
   [[nodiscard]] const Document& document() const { return doc_; }
@@ -55,7 +56,7 @@ class HfConfig {
   Diagnostics& problems_;
   std::vector<const Node*> scopes_;    ///< innermost first, then its ffn_config / attn_config, then the outer levels
   std::vector<std::string> prefixes_;  ///< dotted path of each scope
-  std::set<std::string> used_;
+  std::set<std::string> asked_;
   std::set<std::string> clashes_;      ///< fields already reported as contradictory
 };
 

@@ -75,6 +75,7 @@ constexpr HfField kFields[] = {
     {{"index_topk_freq"}},
     {{"index_skip_topk_offset"}},
     {{"indexer_types"}},
+    {{"dsa_indexer_use_sparse_loss"}},  // Megatron's; checkpoints do not say
     // linear attention, Mamba
     {{"full_attention_interval"}},
     {{"linear_num_key_heads"}},

@@ -105,11 +105,7 @@ void warn(const HfConfig& config, ModelSpec& m) {
 void refuse_idle_overrides(HfConfig& config, const std::vector<std::string>& overridden) {
   for (const std::string& key : overridden) {
     const HfField* field = hf_field(key);
-    if (field == nullptr || config.used().count(key) > 0) continue;
-    const bool by_alias = std::any_of(field->names.begin(), field->names.end(), [&](std::string_view name) {
-      return config.used().count(std::string(name)) > 0;
-    });
-    if (by_alias) continue;
+    if (field == nullptr || config.asked().count(std::string(field->canonical())) > 0) continue;
     config.problems().push_back(
         {config.document().file, 0, 0, "model_overrides." + key, "has no effect on this model", "remove it"});
   }

@@ -45,6 +45,7 @@ void read_indexer(HfConfig& config, Mixer& x) {
   x.index_topk = config.required("index_topk");
   x.index_n_heads = config.required("index_n_heads");
   x.index_head_dim = config.required("index_head_dim");
+  x.index_trained = config.flag("dsa_indexer_use_sparse_loss", false);
 }
 
 Mixer mla(HfConfig& config) {

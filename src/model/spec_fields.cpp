@@ -60,6 +60,7 @@ constexpr SpecField<Mixer> kMixerFields[] = {
     {"index_n_heads", "index_n_heads", &Mixer::index_n_heads},
     {"index_head_dim", "index_head_dim", &Mixer::index_head_dim},
     {"index_topk", "index_topk", &Mixer::index_topk},
+    {"index_trained", "", nullptr, &Mixer::index_trained},
     {"index_fresh", "", nullptr, &Mixer::index_fresh},
     {"linear_num_key_heads", "linear_num_key_heads", &Mixer::linear_num_key_heads, nullptr, kLinear},
     {"linear_num_value_heads", "linear_num_value_heads", &Mixer::linear_num_value_heads, nullptr, kLinear},
