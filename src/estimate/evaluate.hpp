@@ -1,0 +1,54 @@
+#pragma once
+/// THE evaluator: estimate, search, check of fit, advice and validation all call evaluate(). Fit, then bound, then exact: early returns
+/// of the same function.
+#include <memory>
+#include <unordered_map>
+
+#include "estimate/memory_peak.hpp"
+#include "estimate/step_tail.hpp"
+#include "estimate/tables.hpp"
+#include "moecast/estimate.hpp"
+
+namespace moecast {
+
+enum class Depth : unsigned char { bound, exact };
+
+struct Outcome {
+  enum class Status : unsigned char { fits, does_not_fit, no_plan } status = Status::no_plan;
+  double peak = 0;       ///< allocated bytes of the largest rank
+  double reserved = 0;   ///< of the same rank
+  double host = 0;       ///< pinned bytes of one rank, largest
+  double bound = 0;      ///< seconds: no schedule of this layout is faster
+  double step = 0;       ///< seconds; 0 unless exact
+  int largest_rank = 0;
+};
+
+/// One per thread: it keeps tables between calls. Results do not depend on what it has seen before.
+class Evaluator {
+ public:
+  explicit Evaluator(const Problem& problem) : p_(problem) {}
+
+  /// depth bound: plan, memory, bound. depth exact: the step as well (also when it does not fit). `detail` fills everything that an
+  /// Estimate says about time and memory; needs depth exact.
+  Outcome evaluate(const Layout& l, Depth depth, Estimate* detail = nullptr, bool trace = false);
+  /// Why the last evaluate() had no plan.
+  [[nodiscard]] const Diagnostics& plan_problems() const { return plan_problems_; }
+
+ private:
+  struct Exact;
+  const ShardTables& shard(const Layout& l);
+  const MeshTables* mesh(const Layout& l);
+  double bound(const Layout& l, const ShardTables& shard, const MeshTables& mesh) const;
+  Exact exact(const Layout& l, const ShardTables& shard, const MeshTables& mesh) const;
+  void describe(const Layout& l, const ShardTables& shard, const MeshTables& mesh, const Exact& e, Estimate& out, bool trace) const;
+
+  struct KeyHash {
+    std::size_t operator()(const ShardKey& k) const;
+  };
+  const Problem& p_;
+  std::unordered_map<ShardKey, std::unique_ptr<ShardTables>, KeyHash> shards_;
+  std::unique_ptr<MeshTables> mesh_;
+  Diagnostics plan_problems_;
+};
+
+}  // namespace moecast

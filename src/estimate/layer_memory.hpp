@@ -1,0 +1,45 @@
+#pragma once
+/// What one layer keeps from forward to backward, and what it needs for a moment. Bytes per microbatch on one rank.
+/// Two stacks: T = TransformerEngine, L = Megatron's local PyTorch stack; the differences were measured (single-node studies and
+/// H200 runs). Notation of the formulas: N tokens of a CP rank, n = N / t with sequence parallel, h hidden, R rows that the local experts
+/// receive, fe expert ffn / ETP, u = 2 with GLU else 1.
+#include <string>
+#include <vector>
+
+#include "estimate/dims.hpp"
+#include "estimate/layer_ops.hpp"
+
+namespace moecast {
+
+struct SavedTensor {
+  std::string name;
+  double bytes = 0;
+  std::uint16_t dropped_by = 0;    ///< mask of RecomputeModule
+  std::uint16_t offloaded_by = 0;  ///< mask of OffloadModule
+  std::string formula;
+};
+
+struct LayerMemory {
+  std::vector<SavedTensor> saved;
+  double input = 0;             ///< 2hn: what full recompute keeps
+  double kept_by_moe = 0;       ///< what recomputing the whole MoE block still keeps
+  double forward_combine = 0;   ///< more than `saved` at the combine of the forward (T, alltoall: 2.10)
+  double backward = 0;          ///< more than `saved` in the worst moment of the layer's backward
+  double moe_part = 0;          ///< everything the MoE block saves: the transient of recomputing it
+  [[nodiscard]] double stored(std::uint16_t recompute) const;
+  [[nodiscard]] double offloadable(std::uint16_t recompute, std::uint16_t offload) const;
+};
+
+LayerMemory layer_memory(const Problem& p, const ShardKey& k, const LayerKind& layer);
+
+/// Final norm, logits and loss on the stage that has them.
+struct HeadMemory {
+  double stored = 0;     ///< final norm in and out: 4hn
+  double loss = 0;       ///< more than stored in the loss (logits, fp32 copies)
+  double out_layer = 0;  ///< more than stored in the output layer's backward
+};
+HeadMemory head_memory(const Problem& p, const ShardKey& k);
+
+constexpr std::uint16_t mask(OffloadModule m) { return static_cast<std::uint16_t>(1u << static_cast<int>(m)); }
+
+}  // namespace moecast

@@ -1,0 +1,65 @@
+// Whole layers, and the ends of the model: embedding, head, MTP.
+#include "estimate/layer_ops.hpp"
+
+namespace moecast {
+
+void write_mixer(OpWriter& w, const Mixer& m) {
+  switch (m.kind) {
+    case MixerKind::none: return;
+    case MixerKind::gqa:
+    case MixerKind::mla:
+    case MixerKind::csa: return write_attention(w, m);
+    case MixerKind::gdn:
+    case MixerKind::kda:
+    case MixerKind::mamba: return write_linear_mixer(w, m);
+  }
+}
+
+LayerOps layer_ops(const Problem& p, const ShardKey& k, const LayerKind& layer) {
+  OpWriter w(p, k);
+  write_mixer(w, p.model.mixers[layer.mixer]);
+  if (layer.ffn == FfnKind::dense) write_dense_mlp(w);
+  if (layer.ffn == FfnKind::moe) write_moe(w);
+  return w.finish();
+}
+
+LayerOps embedding_ops(const Problem& p, const ShardKey& k) {
+  OpWriter w(p, k);
+  const Dims& d = w.dims;
+  const double bytes = 4 * d.N * d.h;
+  w.forward("embedding", OpClass::memory_bound, w.prices.elementwise(bytes), 3);
+  w.backward("embedding", OpClass::memory_bound, w.prices.elementwise(2 * bytes), 3, true);
+  if (k.tp > 1) {
+    const Seconds t = w.prices.collective(Collective::reduce_scatter, 2 * d.N * d.h, w.spans.tp);
+    w.forward("tp reduce-scatter", OpClass::tp_comm, t, p.profile.calibration.host_collective_launches);
+    w.backward("tp all-gather", OpClass::tp_comm, t, p.profile.calibration.host_collective_launches);
+  }
+  return w.finish();
+}
+
+LayerOps head_ops(const Problem& p, const ShardKey& k) {
+  OpWriter w(p, k);
+  const Dims& d = w.dims;
+  w.norm(d.h, d.n);
+  w.linear("output layer", d.N, d.vocab * d.t, d.h, OpWriter::Split::column, p.features.fp8_output_proj);
+  w.begin(Part::attention);
+  // TE: read bf16 logits twice, write the gradient in place. Native: an fp32 copy, its exponentials and the gradient on top.
+  const double logits = d.N * d.vocab;
+  const bool te = p.features.te_cross_entropy;
+  w.forward("cross entropy", OpClass::memory_bound, w.prices.loss((te ? 6 : 20) * logits), te ? 5 : 15);
+  w.backward("cross entropy", OpClass::memory_bound, w.prices.loss((te ? 4 : 12) * logits), te ? 2 : 8);
+  return w.finish();
+}
+
+LayerOps mtp_extra_ops(const Problem& p, const ShardKey& k) {
+  OpWriter w(p, k);
+  const Dims& d = w.dims;
+  w.elementwise("mtp embedding", 4 * d.N * d.h, 8 * d.N * d.h, 4);
+  w.norm(d.h, d.n);
+  w.norm(d.h, d.n);
+  w.elementwise("mtp concat", 8 * d.n * d.h, 8 * d.n * d.h, 2);
+  w.linear("mtp eh_proj", d.N, d.h, 2 * d.h, OpWriter::Split::column);
+  return w.finish();
+}
+
+}  // namespace moecast

@@ -1,0 +1,154 @@
+#include "estimate/rank_params.hpp"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "model/params.hpp"
+
+namespace moecast {
+namespace {
+
+/// Distinct (out, in) shapes of the linears on a rank. TransformerEngine caches one dummy gradient per shape for gradient
+/// accumulation fusion (module/base.py get_dummy_wgrad); a grouped linear counts one expert's shape.
+class LinearShapes {
+ public:
+  void add(double out, double in) {
+    if (out > 0 && in > 0) shapes_.insert({out, in});
+  }
+  [[nodiscard]] double elements() const {
+    double sum = 0;
+    for (const auto& [out, in] : shapes_) sum += out * in;
+    return sum;
+  }
+
+ private:
+  std::set<std::pair<double, double>> shapes_;
+};
+
+void mixer_shapes(LinearShapes& s, const ModelSpec& model, const Mixer& m, double t) {
+  const double h = model.hidden_size, heads = m.num_attention_heads;
+  switch (m.kind) {
+    case MixerKind::none: return;
+    case MixerKind::gqa: {
+      const double q = heads * m.qk_head_dim, kv = static_cast<double>(m.num_query_groups) * (m.qk_head_dim + m.v_head_dim);
+      s.add((q * (m.attention_output_gate ? 2 : 1) + kv) / t, h);
+      s.add(h, heads * m.v_head_dim / t);
+      return;
+    }
+    case MixerKind::mla: {
+      const double qk = m.qk_head_dim + m.qk_pos_emb_head_dim;
+      s.add(m.q_lora_rank, h);
+      s.add(heads * qk / t, m.q_lora_rank > 0 ? m.q_lora_rank : h);
+      s.add(m.kv_lora_rank + m.qk_pos_emb_head_dim, h);
+      s.add(heads * (m.qk_head_dim + m.v_head_dim) / t, m.kv_lora_rank);
+      s.add(h, heads * m.v_head_dim / t);
+      return;
+    }
+    case MixerKind::csa:
+      s.add(m.q_lora_rank, h);
+      s.add(heads * m.v_head_dim / t, m.q_lora_rank);
+      s.add(m.v_head_dim, h);
+      s.add(h, static_cast<double>(m.o_groups) * m.o_lora_rank / t);
+      return;
+    case MixerKind::gdn:
+    case MixerKind::kda: {
+      const double qk = static_cast<double>(m.linear_num_key_heads) * m.linear_key_head_dim;
+      const double v = static_cast<double>(m.linear_num_value_heads) * m.linear_value_head_dim;
+      s.add((2 * qk + 2 * v + 2 * m.linear_num_value_heads) / t, h);
+      s.add(h, v / t);
+      return;
+    }
+    case MixerKind::mamba: {
+      const double inner = static_cast<double>(m.mamba_num_heads) * m.mamba_head_dim;
+      s.add((2 * inner + 2.0 * m.mamba_num_groups * m.mamba_state_dim + m.mamba_num_heads) / t, h);
+      s.add(h, inner / t);
+      return;
+    }
+  }
+}
+
+void layer_shapes(LinearShapes& s, const Problem& p, const Layout& l, const LayerKind& layer) {
+  const ModelSpec& m = p.model;
+  const double t = l.tp, h = m.hidden_size, u = m.gated_linear_unit ? 2 : 1;
+  mixer_shapes(s, m, m.mixers[layer.mixer], t);
+  if (layer.ffn == FfnKind::dense) {
+    s.add(u * m.ffn_hidden_size / t, h);
+    s.add(h, m.ffn_hidden_size / t);
+  } else if (layer.ffn == FfnKind::moe) {
+    const double f = static_cast<double>(m.moe.moe_ffn_hidden_size) / l.etp;
+    const double hx = m.moe.moe_latent_size > 0 ? m.moe.moe_latent_size : h;
+    s.add(u * f, hx);
+    s.add(hx, f);
+    const double sh = m.moe.moe_shared_expert_intermediate_size / t;
+    s.add(u * sh, h);
+    s.add(h, sh);
+  }
+}
+
+}  // namespace
+
+RankParams layer_rank_params(const Problem& p, const Layout& l, const LayerKind& layer) {
+  const ModelSpec& m = p.model;
+  RankParams r;
+  const BlockParams mixer = mixer_params(m, m.mixers[layer.mixer]);
+  r.dense_linear = mixer.on_rank(l.tp);
+  r.dense = r.dense_linear + layer_norm_params(m, layer);
+  if (layer.ffn == FfnKind::dense) {
+    const double mlp = dense_mlp_params(m).on_rank(l.tp);
+    r.dense += mlp;
+    r.dense_linear += mlp;
+  } else if (layer.ffn == FfnKind::moe) {
+    const MoeParams moe = moe_params(m);
+    const double shared = moe.shared.on_rank(l.tp);
+    r.dense += moe.router + moe.latent + shared;
+    r.dense_linear += moe.latent + shared;
+    r.expert = static_cast<double>(m.moe.num_moe_experts) / l.ep * moe.one_expert() / l.etp;
+  }
+  return r;
+}
+
+RankParams rank_params(const Problem& p, const Layout& l, const PipelinePlan& plan, int pp_rank) {
+  const ModelSpec& m = p.model;
+  const double vocab = static_cast<double>(padded_vocab_size(m, l.tp)) / l.tp * m.hidden_size;
+  RankParams r;
+  LinearShapes shapes;
+  bool has_embedding = false, has_loss = false;
+  const auto add = [&](const RankParams& part) {
+    r.dense += part.dense;
+    r.expert += part.expert;
+    r.dense_linear += part.dense_linear;
+  };
+  for (int c = 0; c < plan.vpp; ++c) {
+    const Stage& stage = plan.at(pp_rank, c);
+    for (const int layer : stage.layers) {
+      const LayerKind& kind = m.layers[static_cast<std::size_t>(layer)];
+      add(layer_rank_params(p, l, kind));
+      layer_shapes(shapes, p, l, kind);
+    }
+    if (stage.mtp) {
+      const int depths = m.mtp_use_repeated_layer ? std::min(1, m.mtp_num_layers) : m.mtp_num_layers;
+      for (int d = 0; d < depths; ++d) {
+        for (const LayerKind& kind : m.mtp_pattern) {
+          add(layer_rank_params(p, l, kind));
+          layer_shapes(shapes, p, l, kind);
+        }
+        const double extra = mtp_extra_params(m).on_rank(l.tp);
+        add({extra, 0, extra, 0, 0, 0});
+        shapes.add(m.hidden_size / static_cast<double>(l.tp), 2.0 * m.hidden_size);
+      }
+    }
+    has_embedding = has_embedding || stage.embedding || (stage.mtp && m.mtp_num_layers > 0);
+    has_loss = has_loss || stage.loss;
+  }
+  if (has_loss) r.dense += norm_params(m);
+  if (has_embedding) r.embedding = vocab;
+  // a tied output weight shares storage with the embedding of the same rank
+  if (has_loss && (m.untie_embeddings_and_output_weights || !has_embedding)) r.output_layer = vocab;
+  r.dense += r.embedding + r.output_layer;
+  if (has_loss) shapes.add(vocab / m.hidden_size, m.hidden_size);
+  r.dummy_wgrad = p.features.transformer_engine ? shapes.elements() : 0;
+  return r;
+}
+
+}  // namespace moecast

@@ -1,0 +1,113 @@
+// One stream behind one host queue.
+#include <algorithm>
+
+#include "estimate/chunk_time.hpp"
+
+namespace moecast {
+namespace {
+
+/// Clocks of the issuing thread and of the GPU's compute stream.
+struct Queue {
+  double host = 0, gpu = 0;
+  double sync_cost = 0;
+  double kernel_floor = 0;
+
+  /// Issues an operation of `launches` kernels; returns when its GPU work starts (see chunk_time.hpp).
+  double run(const IssuedOp& op, double gpu_time) {
+    const double first_launch = host + op.host / std::max(1.0f, op.launches);
+    host += op.host;
+    const double start = std::max(gpu, first_launch);
+    const double last = std::min(kernel_floor, gpu_time);
+    gpu = std::max(start + gpu_time, host + last);
+    if (op.sync) host = std::max(host, gpu) + sync_cost;
+    return start;
+  }
+};
+
+struct Runner {
+  Queue queue;
+  Spent spent;
+  double side_shared = 0;  ///< shared-expert work waiting on its own stream
+  bool shared_overlap = false;
+  bool is_backward = false;
+  std::vector<Placed>* record = nullptr;
+  double origin = 0;
+
+  void add(const IssuedOp& op) {
+    if (shared_overlap && op.shared) {  // fc1 beside dispatch, fc2 beside combine: half of it each
+      side_shared += op.gpu;
+      queue.host += op.host;
+      count(op, op.gpu);
+      return;
+    }
+    double gpu_time = op.gpu;
+    double exposed = op.gpu;
+    if (op.cls == OpClass::ep_comm && side_shared > 0) {
+      const double beside = shared_half_;
+      gpu_time = std::max(op.gpu, beside);
+      exposed = std::max(0.0, op.gpu - beside);
+    }
+    const double start = queue.run(op, gpu_time);
+    count(op, op.gpu);
+    if (op.cls == OpClass::ep_comm) {
+      spent.ep_exposed += exposed;
+    } else if (is_communication(op.cls)) {
+      spent.other_exposed += op.gpu;
+    }
+    if (record != nullptr) record->push_back({op.name, op.cls == OpClass::ep_comm, is_backward, start - origin, gpu_time});
+  }
+
+  void run(const std::vector<IssuedOp>& ops) {
+    side_shared = 0;
+    shared_half_ = 0;
+    if (shared_overlap) {
+      for (const IssuedOp& op : ops) shared_half_ += op.shared ? op.gpu / 2 : 0;
+    }
+    for (const IssuedOp& op : ops) add(op);
+  }
+
+ private:
+  void count(const IssuedOp& op, double gpu_time) {
+    spent.gpu[static_cast<std::size_t>(op.cls)] += gpu_time;
+    if (op.recomputed) spent.recompute += gpu_time;
+  }
+  double shared_half_ = 0;
+};
+
+Spent finish(Runner& r, double began) {
+  Spent s = r.spent;
+  s.duration = r.queue.gpu - began;
+  r.spent = {};
+  return s;
+}
+
+}  // namespace
+
+StageTime stage_time(const Problem& p, const IssuedStage& stage, bool drained, bool shared_overlap,
+                     std::vector<Placed>* record) {
+  Runner r;
+  r.shared_overlap = shared_overlap;
+  r.queue.sync_cost = p.profile.calibration.sync_us * 1e-6 * p.ablation.host;
+  r.queue.kernel_floor = p.profile.calibration.kernel_floor_us * 1e-6;
+  StageTime result;
+  const int rounds = drained ? 1 : 2;
+  for (int round = 0; round < rounds; ++round) {
+    r.record = round == rounds - 1 ? record : nullptr;
+    double began = r.queue.gpu;
+    r.origin = began;
+    r.is_backward = false;
+    for (const IssuedLayer* layer : stage) r.run(layer->forward);
+    result.forward = finish(r, began);
+    if (drained) r.queue.host = r.queue.gpu = std::max(r.queue.host, r.queue.gpu);
+    began = r.queue.gpu;
+    r.origin = began;
+    r.is_backward = true;
+    for (auto layer = stage.rbegin(); layer != stage.rend(); ++layer) r.run((*layer)->backward);
+    result.backward = finish(r, began);
+    // a runaway host lead means nothing: only the queue depth of one round matters
+    r.queue.host = std::max(r.queue.host, began);
+  }
+  return result;
+}
+
+}  // namespace moecast

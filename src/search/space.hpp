@@ -1,0 +1,57 @@
+#pragma once
+/// The search space: axes of knob values, mesh axes outside, the others inside. A candidate is a mesh point and an inner index.
+#include <cstdint>
+#include <vector>
+
+#include "estimate/problem.hpp"
+#include "moecast/search.hpp"
+
+namespace moecast {
+
+/// What an inner axis sets, in the order of the axes: dispatcher, EP overlap, graphs, recomputation, offload.
+struct DispatcherChoice {
+  Dispatcher dispatcher = Dispatcher::alltoall;
+  int num_sms = 0;
+};
+struct OverlapChoice {
+  bool overlap = false, delay_wgrad = false, shared = false;
+};
+struct GraphChoice {
+  CudaGraphImpl impl = CudaGraphImpl::none;
+  ModuleSet<GraphModule> scope;
+};
+struct RecomputeChoice {
+  RecomputeGranularity granularity = RecomputeGranularity::none;
+  ModuleSet<RecomputeModule> modules;
+  RecomputeMethod method = RecomputeMethod::none;
+  int num_layers = 0;
+};
+struct OffloadChoice {
+  ModuleSet<OffloadModule> modules;
+  double optimizer_fraction = 0;
+};
+
+struct Space {
+  std::vector<Layout> meshes;  ///< product of the mesh axes (and of --vary on other knobs), inner knobs neutral
+  std::vector<DispatcherChoice> dispatchers;
+  std::vector<OverlapChoice> overlaps;
+  std::vector<GraphChoice> graphs;
+  std::vector<RecomputeChoice> recomputes;  ///< from least to most
+  std::vector<OffloadChoice> offloads;      ///< the first is what the base asks for
+  [[nodiscard]] std::uint64_t inner_size() const {
+    return std::uint64_t{1} * dispatchers.size() * overlaps.size() * graphs.size() * recomputes.size() * offloads.size();
+  }
+};
+
+/// Axes for a model on a cluster; --fix and --vary replace them. Problems name the knob.
+Result<Space> make_space(const SearchRequest& request, const Problem& problem);
+
+/// One candidate's layout.
+struct InnerIndex {
+  std::size_t dispatcher = 0, overlap = 0, graph = 0, recompute = 0, offload = 0;
+};
+Layout candidate(const Space& space, std::size_t mesh, const InnerIndex& inner);
+/// True when choice b does everything that a does, and more.
+bool recomputes_more(const RecomputeChoice& b, const RecomputeChoice& a);
+
+}  // namespace moecast
