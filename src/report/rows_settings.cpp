@@ -1,0 +1,167 @@
+/// Columns that hold key=value lists, and what they switch on.
+#include <algorithm>
+#include <regex>
+
+#include <fmt/format.h>
+
+#include "layout/enum_names.hpp"
+#include "report/rows.hpp"
+
+namespace moecast::rows {
+namespace {
+
+/// Most loaded expert-parallel rank over the mean when a router is left to itself and the row says
+/// no more: published pairs that differ only in forced balance run 8 to 20 % slower
+/// (docs/accuracy.md).
+constexpr double kNaturalImbalance = 1.2;
+
+struct Setting {
+  std::string key, value;
+};
+
+std::vector<Setting> settings(std::string_view text) {
+  std::vector<Setting> list;
+  for (const std::string& part : split(text, ';')) {
+    const std::size_t equals = std::min(part.find('='), part.size());
+    list.push_back({trimmed(part.substr(0, equals)), trimmed(part.substr(std::min(equals + 1, part.size())))});
+  }
+  return list;
+}
+
+void unknown(MeasuredRow& row, const char* column, const Setting& s) {
+  row.notes.push_back(fmt::format("{}: '{}{}{}' is not known and left out", column, s.key,
+                                  s.value.empty() ? "" : "=", s.value));
+}
+
+/// "True (launcher override)" -> true; None and expressions that were not resolved -> nothing.
+std::optional<bool> flag(const std::string& value) {
+  const std::string word = value.substr(0, value.find(' '));
+  if (word == "True" || word == "true") return true;
+  if (word == "False" || word == "false") return false;
+  return std::nullopt;
+}
+
+bool set_dtype(const Setting& s, Layout& layout) {
+  const auto dtype = enum_from_text<DType>(s.value);
+  if (!dtype) return false;
+  if (s.key == "m" || s.key == "v") {
+    layout.moment_dtype = *dtype;
+  } else if (s.key == "main_params" || s.key == "master") {
+    layout.master_dtype = *dtype;
+  } else if (s.key == "main_grads") {
+    layout.grad_dtype = *dtype;
+  } else {
+    return s.key == "params" && *dtype == DType::bf16;  // what a run has anyway
+  }
+  return true;
+}
+
+bool set_flag(const Setting& s, Run& run) {
+  const auto on = flag(s.value);
+  if (s.key == "precision_aware") {
+    run.layout.precision_aware_optimizer = on.value_or(false);  // None: the recipe does not set it
+    return true;
+  }
+  if (!on) return false;
+  if (s.key == "distributed") {
+    run.layout.distributed_optimizer = *on;
+  } else if (s.key == "overlap_grad_reduce") {
+    run.layout.overlap_grad_reduce = *on;
+  } else if (s.key == "overlap_param_gather") {
+    run.layout.overlap_param_gather = *on;
+  } else if (s.key == "fp8_param_gather") {
+    run.software.features[s.key] = *on;
+  } else {
+    return s.key == "grad_reduce_fp32";
+  }
+  return true;
+}
+
+/// key=word features that switch something by name.
+bool set_choice(const Setting& s, std::map<std::string, bool>& features) {
+  const std::string choice = s.key + "=" + s.value;
+  if (s.key == "cross_entropy" && (s.value == "te" || s.value == "native")) {
+    features["te_cross_entropy"] = s.value == "te";
+  } else if (choice == "router_dtype=fp32") {
+    features["router_dtype_fp32"] = true;
+  } else if (choice == "attention=cudnn" || choice == "attention=flash" ||
+             choice == "attention=unfused") {
+    features["unfused_attention"] = s.value == "unfused";
+  } else if (choice == "kernels=gmm" || choice == "kernels=seq" || choice == "kernels=pure") {
+    features["grouped_mm"] = s.value == "gmm";
+    features["sequential_experts"] = s.value != "gmm";
+    features["unfused_kernels"] = s.value == "pure";
+  } else {
+    return false;
+  }
+  return true;
+}
+
+bool set_number(const Setting& s, Run& run) {
+  const auto value = number(s.value);
+  if (!value) return false;
+  if (s.key == "capacity_factor") {
+    run.capacity_factor = *value;
+  } else if (s.key == "paged_stash") {
+    run.software.features["paged_stash"] = true;
+    run.software.env["moe_expert_rank_capacity_factor"] = s.value;
+  } else if (s.key == "cuda_device_max_connections") {
+    run.software.env["CUDA_DEVICE_MAX_CONNECTIONS"] = s.value;
+  } else if (s.key == "hybridep_ranks_per_domain") {
+    run.software.env["NUM_OF_HYBRID_EP_RANKS_PER_NVLINK_DOMAIN"] = s.value;
+  } else {
+    return false;
+  }
+  return true;
+}
+
+/// Environment variables that change time and that some rows state only in words.
+void read_environment(const MeasuredRow& row, Run& run) {
+  static const std::regex kVariable(
+      "\\b(CUDA_DEVICE_MAX_CONNECTIONS|NUM_OF_HYBRID_EP_RANKS_PER_NVLINK_DOMAIN|NVTE_FWD_LAYERNORM_"
+      "SM_MARGIN)=([0-9]{1,6})\\b");
+  const std::string notes = cell(row, "notes").substr(0, 4096);  // std::regex recurses
+  for (std::sregex_iterator hit(notes.begin(), notes.end(), kVariable), end; hit != end; ++hit) {
+    run.software.env[(*hit)[1].str()] = (*hit)[2].str();
+  }
+}
+
+}  // namespace
+
+void read_optimizer(MeasuredRow& row, Run& run) {
+  bool bf16_reduce = false;
+  for (const Setting& s : settings(cell(row, "optimizer_dtype_notes"))) {
+    if (s.key == "grad_reduce_fp32") bf16_reduce = flag(s.value) == std::optional<bool>(false);
+    if (!set_dtype(s, run.layout) && !set_flag(s, run)) unknown(row, "optimizer_dtype_notes", s);
+  }
+  // The gradient buffer is what is reduced; main_grads is the optimizer's copy of its shard.
+  if (bf16_reduce) run.layout.grad_dtype = DType::bf16;
+}
+
+void read_features(MeasuredRow& row, Run& run, const std::map<std::string, bool>& known) {
+  read_environment(row, run);
+  for (const Setting& s : settings(cell(row, "features"))) {
+    if (s.key.rfind("account_for_", 0) == 0) continue;  // the pipeline split reads them
+    if (known.count(s.key) == 1 && (s.value.empty() || flag(s.value))) {
+      run.software.features[s.key] = flag(s.value).value_or(true);
+    } else if (!set_choice(s, run.software.features) && !set_number(s, run)) {
+      unknown(row, "features", s);
+    }
+  }
+}
+
+void read_routing(MeasuredRow& row, Run& run) {
+  const std::string text = cell(row, "force_balance");
+  if (text.rfind("token-drop", 0) == 0) {
+    if (run.capacity_factor == 0.0) run.capacity_factor = 1.0;
+    row.notes.push_back("token drop: capacity factor 1.0 with padding");
+  } else if (text == "False") {
+    run.routing.kind = Routing::Kind::imbalance;
+    run.routing.imbalance = kNaturalImbalance;
+    row.notes.push_back(fmt::format("natural routing: imbalance {} assumed", kNaturalImbalance));
+  } else if (text != "True") {
+    row.notes.push_back("routing not stated: forced balance assumed");
+  }
+}
+
+}  // namespace moecast::rows

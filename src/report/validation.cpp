@@ -1,0 +1,77 @@
+#include "moecast/validation.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <exception>
+#include <thread>
+
+#include <fmt/format.h>
+
+#include "moecast/evaluator.hpp"
+#include "report/validation_summary.hpp"
+
+namespace moecast {
+namespace {
+
+std::string joined(const std::vector<std::string>& parts) { return fmt::format("{}", fmt::join(parts, "; ")); }
+
+void refused(const Diagnostics& problems, ValidatedRow& out) {
+  const bool illegal = !problems.empty() && !problems.front().message.empty() && problems.front().message.front() == '[';
+  out.status = illegal ? "illegal" : "unsupported";
+  std::vector<std::string> parts;
+  for (const Diagnostic& problem : problems) parts.push_back(to_string(problem));
+  out.detail = joined(parts);
+}
+
+ValidatedRow validate_row(const MeasuredRow& row, const ValidateOptions& options) {
+  ValidatedRow out;
+  out.id = row.id;
+  out.measured_tflops_per_gpu = row.tflops_per_gpu;
+  out.measured_peak_gib = row.peak_mem_gib;
+  if (!row.run) {
+    out.status = "unsupported";
+    out.detail = row.unsupported;
+    return out;
+  }
+  Run run = *row.run;
+  if (!options.system_override.empty()) run.system = options.system_override;
+  if (!options.stack_override.empty()) run.software.container = options.stack_override;
+  try {
+    EstimateOptions quick;
+    quick.advice = false;
+    const auto forecast = estimate(run, quick);
+    if (!forecast) {
+      refused(forecast.problems(), out);
+      return out;
+    }
+    out.status = forecast.value().fits ? "ok" : "does_not_fit";
+    out.detail = joined(row.notes);
+    compare(row, forecast.value(), out);
+  } catch (const std::exception& error) {  // one bad row must not take the others with it
+    out.status = "unsupported";
+    out.detail = error.what();
+  }
+  return out;
+}
+
+}  // namespace
+
+Validation validate_rows(const std::vector<MeasuredRow>& rows, const ValidateOptions& options) {
+  Validation result;
+  result.rows.resize(rows.size());
+  std::atomic<std::size_t> next{0};
+  const auto work = [&] {
+    for (std::size_t i = next++; i < rows.size(); i = next++) result.rows[i] = validate_row(rows[i], options);
+  };
+  const unsigned wanted = options.threads > 0 ? static_cast<unsigned>(options.threads) : std::thread::hardware_concurrency();
+  const std::size_t count = std::clamp<std::size_t>(wanted, 1, std::max<std::size_t>(rows.size(), 1));
+  std::vector<std::thread> others;
+  for (std::size_t i = 1; i < count; ++i) others.emplace_back(work);
+  work();
+  for (std::thread& thread : others) thread.join();
+  result.groups = ab_groups(rows, result.rows);
+  result.summary = validation_summary(rows, result.rows, result.groups);
+  return result;
+}
+
+}  // namespace moecast
