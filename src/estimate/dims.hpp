@@ -28,6 +28,7 @@ struct Dims {
   double expert_width = 0;   ///< hidden or latent width of routed experts
   double rows = 0;           ///< R: rows that the busiest rank's experts compute, alignment padding included
   double rows_held = 0;      ///< rows that it has memory for: R, or a static budget
+  double imbalance = 1;      ///< rows of the busiest EP rank over the mean
   double glu = 2;            ///< fc1 outputs per ffn unit: 2 gated, 1 not
 };
 Dims make_dims(const Problem& p, const ShardKey& k);

@@ -41,7 +41,7 @@ DispatchShape dispatch_shape(const OpWriter& w, bool combine) {
   s.topk = moe.moe_router_topk;
   s.num_experts = moe.num_moe_experts;
   s.num_sms = w.key.dispatcher_num_sms;
-  s.imbalance = w.problem.imbalance;
+  s.imbalance = w.dims.imbalance;
   return s;
 }
 

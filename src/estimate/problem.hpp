@@ -23,7 +23,8 @@ struct Features {
   bool sequential_experts = false;  ///< one GEMM chain per expert, no grouping
   bool unfused_attention = false;
   bool static_dispatch = false;     ///< no host sync in dispatch (static budget, drop-and-pad)
-  bool fp8_attention = false, fp8_output_proj = false, fp8_param_gather = false;
+  bool fp8_attention = false, fp8_output_proj = false;
+  Tristate fp8_param_gather = Tristate::automatic;  ///< automatic: on where Bridge's recipe preset has it on
   bool te_cross_entropy = true;
   bool account_for_embedding = false, account_for_loss = false;
 };
@@ -42,7 +43,7 @@ struct Problem {
   Software software;  ///< completed from the stack
   Features features;
   double dispatch_capacity = 1.0;  ///< rows held by a static budget against the balanced share (paged stash), else 1
-  double imbalance = 1.0;          ///< rows of the busiest EP rank over the mean
+  double imbalance = 1.0;          ///< rows of the busiest EP rank over the mean (a histogram in run.routing goes by EP size)
   int world = 1, seq_length = 0, global_batch_size = 0;
   std::vector<LayerKind> classes;  ///< distinct layer kinds of decoder and MTP
   std::vector<int> class_of_layer; ///< per decoder layer

@@ -15,8 +15,14 @@ double bytes_of(DType t) {
   return 4;
 }
 
+/// Bridge's presets switch fp8_param_gather on for every quantised recipe but blockwise.
+bool gathers_quantised(const Problem& p, const Layout& l) {
+  if (p.features.fp8_param_gather != Tristate::automatic) return p.features.fp8_param_gather == Tristate::on;
+  return l.precision != Precision::bf16 && l.precision != Precision::fp8_blockwise;
+}
+
 bool reuses_grad_buffer(const Problem& p, const Layout& l) {
-  return l.precision == Precision::mxfp8 && p.features.fp8_param_gather && l.fsdp == FsdpSharding::none;
+  return l.precision == Precision::mxfp8 && gathers_quantised(p, l) && l.fsdp == FsdpSharding::none;
 }
 
 /// Megatron-Bridge carries an fp8_recipe in every mixed-precision block, so a precision-aware optimizer with fp32 master still
@@ -26,7 +32,7 @@ bool casts_gradients(const Layout& l) { return l.grad_dtype != DType::fp32; }
 }  // namespace
 
 double linear_weight_bytes(const Problem& p, const Layout& l) {
-  const bool gather = p.features.fp8_param_gather;
+  const bool gather = gathers_quantised(p, l);
   const double copy = operand_bytes(l.precision);
   const bool hopper = p.system().gpu.compute_capability < 10;
   switch (l.precision) {
@@ -41,7 +47,7 @@ double linear_weight_bytes(const Problem& p, const Layout& l) {
 }
 
 double param_gather_bytes(const Problem& p, const Layout& l) {
-  if (!p.features.fp8_param_gather) return 2;
+  if (!gathers_quantised(p, l)) return 2;
   switch (l.precision) {
     case Precision::fp8_delayed:
     case Precision::fp8_tensorwise: return 1;

@@ -1,0 +1,41 @@
+#pragma once
+/// First pass: every candidate of the space against the rules, then memory and bound, one by one. Deterministic for any thread count:
+/// results are kept per mesh and merged in order.
+#include <map>
+#include <string>
+#include <vector>
+
+#include "estimate/evaluate.hpp"
+#include "search/space.hpp"
+
+namespace moecast {
+
+/// A candidate that fits and that no cheaper sibling makes pointless.
+struct Survivor {
+  std::uint32_t mesh = 0;
+  InnerIndex inner;
+  double bound = 0, reserved = 0;
+};
+
+struct Shortfall {
+  bool any = false;
+  std::uint32_t mesh = 0;
+  InnerIndex inner;
+  double over = 0;
+};
+
+struct Enumeration {
+  std::uint64_t candidates = 0, legal = 0, evaluated = 0, fit = 0;
+  std::vector<Survivor> survivors;  ///< in order of the space
+  bool any_fit = false;
+  Survivor first_fit;
+  Shortfall nearest;
+  std::map<std::string, std::uint64_t> rejected;
+};
+
+Enumeration enumerate(const SearchRequest& request, const Problem& p, const Space& space, int threads);
+
+/// Runs f(thread, item) for every item on `threads` workers; items are taken in order.
+void parallel_for(std::size_t items, int threads, const std::function<void(int thread, std::size_t item)>& f);
+
+}  // namespace moecast
