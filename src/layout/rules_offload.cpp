@@ -104,9 +104,9 @@ std::vector<Rule> module_offload_rows() {
 
 std::vector<Rule> optimizer_offload_rows() {
   return {
-      error(
+      warning(
           "OPTIMIZER-OFFLOAD-DISTRIBUTED", {"offload.optimizer_fraction", "optimizer.distributed"},
-          "optimizer offload needs the distributed optimizer", "turn optimizer.distributed on",
+          "optimizer offload goes with the distributed optimizer", "turn optimizer.distributed on",
           "megatron/core/optimizer/optimizer_config.py",
           [](In in) {
             return in.layout.optimizer_offload_fraction > 0.0 && !in.layout.distributed_optimizer;

@@ -87,10 +87,10 @@ std::vector<Rule> optimizer_rows() {
                                in.layout.distributed_optimizer ? "overlap_grad_reduce"
                                                                : "the distributed optimizer");
           }),
-      error(
+      warning(
           "FSDP-OPTIMIZER", {"fsdp", "optimizer.distributed"},
-          "Megatron-FSDP needs the distributed optimizer", "turn optimizer.distributed on",
-          kBridgeConfig,
+          "Megatron-FSDP needs the distributed optimizer (Bridge turns it on)",
+          "turn optimizer.distributed on", kBridgeConfig,
           [](In in) {
             return in.layout.fsdp != FsdpSharding::none && !in.layout.distributed_optimizer;
           },
