@@ -1,0 +1,160 @@
+#include "report/validation_summary.hpp"
+
+#include <cmath>
+
+#include "catch.hpp"
+
+using namespace moecast;
+
+namespace {
+
+struct Case {
+  const char* id;
+  std::optional<double> predicted, measured;
+  const char* group = "";
+  const char* system = "dgx-h100";
+};
+
+/// Rows and forecasts of the same order; no prediction = not forecast.
+struct Table {
+  std::vector<MeasuredRow> rows;
+  std::vector<ValidatedRow> validated;
+  explicit Table(const std::vector<Case>& cases) {
+    for (const Case& c : cases) {
+      MeasuredRow row;
+      row.id = c.id;
+      row.tflops_per_gpu = c.measured;
+      row.columns = {{"ab_group", c.group}, {"system", c.system}, {"model", "m"}, {"precision", "bf16"}, {"seq_len", "4096"}};
+      ValidatedRow out;
+      out.id = c.id;
+      out.status = c.predicted ? "ok" : "unsupported";
+      out.measured_tflops_per_gpu = c.measured;
+      if (c.predicted) {
+        Estimate estimate;
+        estimate.tflops_per_gpu = *c.predicted;
+        compare(row, estimate, out);
+      }
+      rows.push_back(row);
+      validated.push_back(out);
+    }
+  }
+  [[nodiscard]] nlohmann::ordered_json groups() const { return ab_groups(rows, validated); }
+  [[nodiscard]] nlohmann::ordered_json summary() const { return validation_summary(rows, validated, groups()); }
+};
+
+RankMemory rank(int pp_rank, double peak_gib, double reserved_gib) {
+  RankMemory memory;
+  memory.pp_rank = pp_rank;
+  memory.peak = gibibytes(peak_gib);
+  memory.peak_reserved = gibibytes(reserved_gib);
+  return memory;
+}
+
+}  // namespace
+
+TEST_CASE("the summary of five rows is what one computes by hand") {
+  // errors +10, -20, +5 and one row that was not forecast; the last has no measured value and counts nowhere
+  const Table table({{"a", 110.0, 100.0}, {"b", 160.0, 200.0}, {"c", 315.0, 300.0}, {"d", std::nullopt, 400.0}, {"e", 50.0, std::nullopt}});
+  const auto s = table.summary();
+  CHECK(s.at("n") == 4);
+  CHECK_THAT(s.at("mape_pct").get<double>(), WithinRel((10.0 + 20.0 + 5.0 + 100.0) / 4.0, 1e-12));
+  CHECK_THAT(s.at("median_ape_pct").get<double>(), WithinRel(15.0, 1e-12));
+  CHECK_THAT(s.at("p90_ape_pct").get<double>(), WithinRel(100.0, 1e-12));
+  CHECK_THAT(s.at("bias_pct").get<double>(), WithinRel(-5.0 / 3.0, 1e-12));
+  CHECK_THAT(s.at("spearman").get<double>(), WithinRel(1.0, 1e-12));
+  CHECK(s.at("coverage") == nlohmann::ordered_json{{"n", 5}, {"forecast", 4}});
+  CHECK_FALSE(table.validated[4].error_pct);
+  CHECK(table.validated[4].predicted_tflops_per_gpu == 50.0);
+}
+
+TEST_CASE("groups of the summary hold their own rows only") {
+  const Table table({{"a", 110.0, 100.0, "", "dgx-h100"}, {"b", 120.0, 100.0, "", "dgx-h100"}, {"c", 70.0, 100.0, "", "gb200-nvl72"},
+                     {"d", 70.0, std::nullopt, "", "dgx-b200"}});
+  const auto systems = table.summary().at("by").at("system");
+  CHECK(systems.size() == 2);  // no measured value, no group
+  CHECK(systems.at("dgx-h100").at("n") == 2);
+  CHECK_THAT(systems.at("dgx-h100").at("mape_pct").get<double>(), WithinRel(15.0, 1e-12));
+  CHECK_THAT(systems.at("dgx-h100").at("bias_pct").get<double>(), WithinRel(15.0, 1e-12));
+  CHECK_THAT(systems.at("gb200-nvl72").at("bias_pct").get<double>(), WithinRel(-30.0, 1e-12));
+  CHECK(table.summary().at("by").at("model").at("m").at("n") == 3);
+}
+
+TEST_CASE("a summary of nothing has null errors and no crash") {
+  const auto s = Table({}).summary();
+  CHECK(s.at("n") == 0);
+  CHECK(s.at("mape_pct").is_null());
+  CHECK(s.at("spearman").is_null());
+  CHECK(s.at("memory").at("n") == 0);
+}
+
+TEST_CASE("nearest rank takes a value that is there") {
+  CHECK(nearest_rank({5, 1, 4, 2, 3, 6, 7, 8, 9, 10}, 90) == 9.0);
+  CHECK(nearest_rank({1, 2, 3}, 90) == 3.0);
+  CHECK(nearest_rank({7}, 90) == 7.0);
+  CHECK_FALSE(nearest_rank({}, 90));
+}
+
+TEST_CASE("Spearman's correlation agrees with 1 - 6 sum d^2 / (n (n^2 - 1)) and shares ranks on ties") {
+  // ranks 1 2 3 4 5 against 2 1 4 3 5: d^2 = 1+1+1+1+0
+  CHECK_THAT(*spearman({1, 2, 3, 4, 5}, {20, 10, 40, 30, 50}), WithinRel(1.0 - 6.0 * 4.0 / (5.0 * 24.0), 1e-12));
+  CHECK_THAT(*spearman({1, 2, 3}, {9, 8, 7}), WithinRel(-1.0, 1e-12));
+  // ranks 1.5 1.5 3 against 1 2 3: covariance 1.5, variances 1.5 and 2
+  CHECK_THAT(*spearman({4, 4, 9}, {1, 2, 3}), WithinRel(1.5 / std::sqrt(1.5 * 2.0), 1e-12));
+  CHECK_FALSE(spearman({1, 1}, {1, 2}));
+  CHECK_FALSE(spearman({1}, {1}));
+}
+
+TEST_CASE("pairs of an A/B group are scored where the measured effect is above the noise") {
+  // a -> b measured +20 %, forecast +5 %: right. a -> c measured +1 %: no sign. b -> c measured -15.8 %, forecast +3 %: wrong.
+  const Table table({{"a", 100.0, 100.0, "g"}, {"other", 1.0, 1.0}, {"b", 105.0, 120.0, "g"}, {"c", 108.0, 101.0, "g"}});
+  const auto groups = table.groups();
+  REQUIRE(groups.size() == 1);
+  const auto& pairs = groups[0].at("pairs");
+  REQUIRE(pairs.size() == 3);
+  CHECK((pairs[0].at("a") == "a" && pairs[0].at("b") == "b"));
+  CHECK_THAT(pairs[0].at("measured_ratio").get<double>(), WithinRel(1.2, 1e-12));
+  CHECK_THAT(pairs[0].at("predicted_ratio").get<double>(), WithinRel(1.05, 1e-12));
+  CHECK(pairs[0].at("sign_right") == true);
+  CHECK(pairs[1].at("sign_right").is_null());
+  CHECK(pairs[2].at("sign_right") == false);
+  CHECK(table.summary().at("ab") == nlohmann::ordered_json{{"n", 2}, {"right", 1}});
+}
+
+TEST_CASE("a pair that was not forecast gets its sign wrong; rows without TFLOPS compare tokens per second") {
+  Table table({{"a", 100.0, 100.0, "g"}, {"b", std::nullopt, 120.0, "g"}, {"c", 100.0, std::nullopt, "h"}, {"d", 90.0, std::nullopt, "h"}});
+  table.rows[2].columns["tokens_per_s_per_gpu"] = "1000";
+  table.rows[3].columns["tokens_per_s_per_gpu"] = "800";
+  const auto groups = table.groups();
+  REQUIRE(groups.size() == 2);
+  CHECK(groups[0].at("pairs")[0].at("sign_right") == false);
+  CHECK(groups[0].at("pairs")[0].at("predicted_ratio").is_null());
+  CHECK_THAT(groups[1].at("pairs")[0].at("measured_ratio").get<double>(), WithinRel(0.8, 1e-12));
+  CHECK(groups[1].at("pairs")[0].at("sign_right") == true);
+  table.rows[3].columns["seq_len"] = "8192";  // tokens of another length are other work
+  CHECK(table.groups().size() == 1);
+}
+
+TEST_CASE("the predicted peak is the kind of figure and the rank that mem_basis names") {
+  Estimate estimate;
+  estimate.ranks = {rank(0, 60, 70), rank(1, 65, 72), rank(2, 50, 90)};
+  CHECK_THAT(predicted_peak_gib(estimate, "max allocated"), WithinRel(65.0, 1e-12));
+  CHECK_THAT(predicted_peak_gib(estimate, "rank-0 measured peak (converted from decimal GB)"), WithinRel(60.0, 1e-12));
+  CHECK_THAT(predicted_peak_gib(estimate, "max reserved"), WithinRel(90.0, 1e-12));
+  CHECK_THAT(predicted_peak_gib(estimate, "rank-0 reserved"), WithinRel(70.0, 1e-12));
+}
+
+TEST_CASE("memory errors count rows with a measured peak, out-of-memory rows must not fit") {
+  Table table({{"fits", 1.0, std::nullopt}, {"oom seen", 1.0, std::nullopt}, {"oom missed", 1.0, std::nullopt}, {"gone", std::nullopt, std::nullopt}});
+  Estimate estimate;
+  estimate.ranks = {rank(0, 66, 70)};
+  table.rows[0].peak_mem_gib = table.validated[0].measured_peak_gib = 60.0;
+  compare(table.rows[0], estimate, table.validated[0]);
+  table.validated[3].measured_peak_gib = 50.0;
+  table.rows[1].columns["status"] = table.rows[2].columns["status"] = "oom";
+  table.validated[1].status = "does_not_fit";
+  const auto s = table.summary();
+  CHECK_THAT(*table.validated[0].memory_error_pct, WithinRel(10.0, 1e-12));
+  CHECK(s.at("memory").at("n") == 2);
+  CHECK_THAT(s.at("memory").at("mape_pct").get<double>(), WithinRel((10.0 + 100.0) / 2.0, 1e-12));
+  CHECK(s.at("oom") == nlohmann::ordered_json{{"n", 2}, {"right", 1}});
+}
