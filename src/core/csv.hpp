@@ -1,5 +1,6 @@
 #pragma once
-/// RFC 4180 tables: quotes, separators and line breaks inside quotes, CRLF, a byte-order mark. The first record names the columns.
+/// RFC 4180 tables: quotes, separators and line breaks inside quotes, CRLF, a byte-order mark. The
+/// first record names the columns.
 #include <string>
 #include <string_view>
 #include <vector>
@@ -21,8 +22,10 @@ struct CsvTable {
   [[nodiscard]] int column(std::string_view name) const;
 };
 
-/// Every ragged row, duplicate or empty column name, broken quote and missing required column is reported at once.
-Result<CsvTable> parse_csv(std::string_view text, const std::string& file_name, const std::vector<std::string>& required = {});
+/// Every ragged row, duplicate or empty column name, broken quote and missing required column is
+/// reported at once.
+Result<CsvTable> parse_csv(std::string_view text, const std::string& file_name,
+                           const std::vector<std::string>& required = {});
 Result<CsvTable> read_csv(const std::string& path, const std::vector<std::string>& required = {});
 
 /// One record with its line feed, quoted where RFC 4180 asks for it.

@@ -1,6 +1,7 @@
 #pragma once
-/// How the words of a measured row (columns of measurements.csv) become a run. Everything that cannot be said in a run, and every
-/// assumption about an empty cell, is a note of the row; what makes a forecast impossible is collected in `missing`.
+/// How the words of a measured row (columns of measurements.csv) become a run. Everything that
+/// cannot be said in a run, and every assumption about an empty cell, is a note of the row; what
+/// makes a forecast impossible is collected in `missing`.
 #include <map>
 #include <optional>
 #include <string>
@@ -14,13 +15,15 @@ namespace moecast::rows {
 
 /// A cell without surrounding blanks; empty when the file has no such column.
 std::string cell(const MeasuredRow& row, const std::string& column);
-/// True when the file has the column: an empty cell is then "unknown", while a column that is absent means the default.
+/// True when the file has the column: an empty cell is then "unknown", while a column that is
+/// absent means the default.
 bool has_column(const MeasuredRow& row, const std::string& column);
 /// The whole text as a finite number.
 std::optional<double> number(std::string_view text);
 std::optional<int> positive_integer(std::string_view text);
 std::string trimmed(std::string_view text);
-std::vector<std::string> split(std::string_view text, char separator);  ///< trimmed, empty parts dropped
+std::vector<std::string> split(std::string_view text,
+                               char separator);  ///< trimmed, empty parts dropped
 
 // One function per group of columns; each writes into `run` and adds notes to `row`.
 void read_precision(MeasuredRow& row, Run& run, std::vector<std::string>& missing);
@@ -33,11 +36,13 @@ void read_optimizer(MeasuredRow& row, Run& run);
 void read_features(MeasuredRow& row, Run& run, const std::map<std::string, bool>& known);
 void read_routing(MeasuredRow& row, Run& run);
 
-/// Megatron's split when embedding and loss count as slots: (layers + embedding + loss) / (pp vpp) each, less one layer on the first
-/// and last stage. Empty when that does not divide. Ref: megatron/core/transformer/transformer_block.py get_num_layers_to_build.
+/// Megatron's split when embedding and loss count as slots: (layers + embedding + loss) / (pp vpp)
+/// each, less one layer on the first and last stage. Empty when that does not divide. Ref:
+/// megatron/core/transformer/transformer_block.py get_num_layers_to_build.
 std::string slot_layout(const ModelSpec& model, int pp, int vpp, bool embedding, bool loss);
 
-/// model_overrides, layers_override and mtp_layers as HF keys; the model with them, or nothing and a reason in `missing`.
+/// model_overrides, layers_override and mtp_layers as HF keys; the model with them, or nothing and
+/// a reason in `missing`.
 std::optional<ModelSpec> read_model(MeasuredRow& row, Run& run, std::vector<std::string>& missing);
 void read_pipeline(MeasuredRow& row, Run& run, const ModelSpec& model);
 

@@ -57,7 +57,8 @@ std::vector<std::string> split(std::string_view text, char separator) {
   std::vector<std::string> parts;
   while (!text.empty()) {
     const std::size_t end = std::min(text.find(separator), text.size());
-    if (std::string part = trimmed(text.substr(0, end)); !part.empty()) parts.push_back(std::move(part));
+    if (std::string part = trimmed(text.substr(0, end)); !part.empty())
+      parts.push_back(std::move(part));
     text.remove_prefix(std::min(end + 1, text.size()));
   }
   return parts;

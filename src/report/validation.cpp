@@ -13,10 +13,13 @@
 namespace moecast {
 namespace {
 
-std::string joined(const std::vector<std::string>& parts) { return fmt::format("{}", fmt::join(parts, "; ")); }
+std::string joined(const std::vector<std::string>& parts) {
+  return fmt::format("{}", fmt::join(parts, "; "));
+}
 
 void refused(const Diagnostics& problems, ValidatedRow& out) {
-  const bool illegal = !problems.empty() && !problems.front().message.empty() && problems.front().message.front() == '[';
+  const bool illegal = !problems.empty() && !problems.front().message.empty() &&
+                       problems.front().message.front() == '[';
   out.status = illegal ? "illegal" : "unsupported";
   std::vector<std::string> parts;
   for (const Diagnostic& problem : problems) parts.push_back(to_string(problem));
@@ -61,10 +64,13 @@ Validation validate_rows(const std::vector<MeasuredRow>& rows, const ValidateOpt
   result.rows.resize(rows.size());
   std::atomic<std::size_t> next{0};
   const auto work = [&] {
-    for (std::size_t i = next++; i < rows.size(); i = next++) result.rows[i] = validate_row(rows[i], options);
+    for (std::size_t i = next++; i < rows.size(); i = next++)
+      result.rows[i] = validate_row(rows[i], options);
   };
-  const unsigned wanted = options.threads > 0 ? static_cast<unsigned>(options.threads) : std::thread::hardware_concurrency();
-  const std::size_t count = std::clamp<std::size_t>(wanted, 1, std::max<std::size_t>(rows.size(), 1));
+  const unsigned wanted = options.threads > 0 ? static_cast<unsigned>(options.threads)
+                                              : std::thread::hardware_concurrency();
+  const std::size_t count =
+      std::clamp<std::size_t>(wanted, 1, std::max<std::size_t>(rows.size(), 1));
   std::vector<std::thread> others;
   for (std::size_t i = 1; i < count; ++i) others.emplace_back(work);
   work();

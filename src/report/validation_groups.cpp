@@ -13,7 +13,8 @@ constexpr double kNoise = 0.03;  ///< measured effects up to here have no sign t
 
 /// Work per token is the same: then tokens/s compare as TFLOPS do.
 bool same_work(const MeasuredRow& a, const MeasuredRow& b) {
-  for (const char* column : {"model", "seq_len", "mtp_layers", "layers_override", "model_overrides"}) {
+  for (const char* column :
+       {"model", "seq_len", "mtp_layers", "layers_override", "model_overrides"}) {
     if (rows::cell(a, column) != rows::cell(b, column)) return false;
   }
   return true;
@@ -28,15 +29,22 @@ std::optional<double> measured_ratio(const MeasuredRow& a, const MeasuredRow& b)
 }
 
 std::optional<double> predicted_ratio(const ValidatedRow& a, const ValidatedRow& b) {
-  if (!a.predicted_tflops_per_gpu || !b.predicted_tflops_per_gpu || *a.predicted_tflops_per_gpu <= 0) return std::nullopt;
+  if (!a.predicted_tflops_per_gpu || !b.predicted_tflops_per_gpu ||
+      *a.predicted_tflops_per_gpu <= 0)
+    return std::nullopt;
   return *b.predicted_tflops_per_gpu / *a.predicted_tflops_per_gpu;
 }
 
 Json pair(const ValidatedRow& a, const ValidatedRow& b, double measured) {
   const auto predicted = predicted_ratio(a, b);
-  Json out{{"a", a.id}, {"b", b.id}, {"measured_ratio", measured}, {"predicted_ratio", nullptr}, {"sign_right", nullptr}};
+  Json out{{"a", a.id},
+           {"b", b.id},
+           {"measured_ratio", measured},
+           {"predicted_ratio", nullptr},
+           {"sign_right", nullptr}};
   if (predicted) out["predicted_ratio"] = *predicted;
-  if (std::abs(measured - 1.0) > kNoise) out["sign_right"] = predicted && (*predicted - 1.0) * (measured - 1.0) > 0;
+  if (std::abs(measured - 1.0) > kNoise)
+    out["sign_right"] = predicted && (*predicted - 1.0) * (measured - 1.0) > 0;
   return out;
 }
 

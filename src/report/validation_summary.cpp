@@ -47,11 +47,13 @@ struct Errors {
   }
 };
 
-Json by_column(const std::vector<MeasuredRow>& rows, const std::vector<ValidatedRow>& validated, const std::string& column) {
+Json by_column(const std::vector<MeasuredRow>& rows, const std::vector<ValidatedRow>& validated,
+               const std::string& column) {
   std::map<std::string, Errors> groups;
   for (std::size_t i = 0; i < rows.size(); ++i) {
     const std::string value = rows::cell(rows[i], column);
-    groups[value.empty() ? "unknown" : value].add(validated[i].measured_tflops_per_gpu, validated[i].error_pct);
+    groups[value.empty() ? "unknown" : value].add(validated[i].measured_tflops_per_gpu,
+                                                  validated[i].error_pct);
   }
   Json by = Json::object();
   for (const auto& [name, errors] : groups) {
@@ -62,7 +64,8 @@ Json by_column(const std::vector<MeasuredRow>& rows, const std::vector<Validated
   return by;
 }
 
-Json out_of_memory(const std::vector<MeasuredRow>& rows, const std::vector<ValidatedRow>& validated) {
+Json out_of_memory(const std::vector<MeasuredRow>& rows,
+                   const std::vector<ValidatedRow>& validated) {
   int n = 0, right = 0;
   for (std::size_t i = 0; i < rows.size(); ++i) {
     if (rows::cell(rows[i], "status") != "oom") continue;
@@ -87,12 +90,14 @@ Json ab_score(const Json& groups) {
 std::vector<double> ranks(const std::vector<double>& values) {
   std::vector<std::size_t> order(values.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
-  std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return values[a] < values[b]; });
+  std::sort(order.begin(), order.end(),
+            [&](std::size_t a, std::size_t b) { return values[a] < values[b]; });
   std::vector<double> rank(values.size());
   for (std::size_t first = 0; first < order.size();) {
     std::size_t last = first;
     while (last + 1 < order.size() && values[order[last + 1]] == values[order[first]]) ++last;
-    for (std::size_t i = first; i <= last; ++i) rank[order[i]] = static_cast<double>(first + last) / 2.0;
+    for (std::size_t i = first; i <= last; ++i)
+      rank[order[i]] = static_cast<double>(first + last) / 2.0;
     first = last + 1;
   }
   return rank;
@@ -109,7 +114,8 @@ std::optional<double> nearest_rank(std::vector<double> values, double percent) {
 
 std::optional<double> spearman(const std::vector<double>& a, const std::vector<double>& b) {
   const std::vector<double> x = ranks(a), y = ranks(b);
-  const double middle = (static_cast<double>(x.size()) - 1.0) / 2.0;  // mean of the ranks, ties or not
+  const double middle =
+      (static_cast<double>(x.size()) - 1.0) / 2.0;  // mean of the ranks, ties or not
   double xy = 0, xx = 0, yy = 0;
   for (std::size_t i = 0; i < x.size(); ++i) {
     xy += (x[i] - middle) * (y[i] - middle);
@@ -135,10 +141,12 @@ void compare(const MeasuredRow& row, const Estimate& estimate, ValidatedRow& out
   out.predicted_tflops_per_gpu = estimate.tflops_per_gpu;
   out.predicted_peak_gib = predicted_peak_gib(estimate, row.mem_basis);
   if (row.tflops_per_gpu) out.error_pct = error_pct(estimate.tflops_per_gpu, *row.tflops_per_gpu);
-  if (row.peak_mem_gib) out.memory_error_pct = error_pct(*out.predicted_peak_gib, *row.peak_mem_gib);
+  if (row.peak_mem_gib)
+    out.memory_error_pct = error_pct(*out.predicted_peak_gib, *row.peak_mem_gib);
 }
 
-Json validation_summary(const std::vector<MeasuredRow>& rows, const std::vector<ValidatedRow>& validated, const Json& groups) {
+Json validation_summary(const std::vector<MeasuredRow>& rows,
+                        const std::vector<ValidatedRow>& validated, const Json& groups) {
   Errors time, memory;
   std::vector<double> predicted, measured;
   int forecasts = 0;
@@ -157,7 +165,8 @@ Json validation_summary(const std::vector<MeasuredRow>& rows, const std::vector<
   summary["oom"] = out_of_memory(rows, validated);
   summary["ab"] = ab_score(groups);
   summary["coverage"] = {{"n", validated.size()}, {"forecast", forecasts}};
-  for (const char* column : {"system", "model", "precision"}) summary["by"][column] = by_column(rows, validated, column);
+  for (const char* column : {"system", "model", "precision"})
+    summary["by"][column] = by_column(rows, validated, column);
   return summary;
 }
 

@@ -15,16 +15,19 @@ double predicted_peak_gib(const Estimate& estimate, const std::string& mem_basis
 /// Fills the predicted and measured figures and their errors.
 void compare(const MeasuredRow& row, const Estimate& estimate, ValidatedRow& out);
 
-/// rows and validated are parallel. A row with a measured figure and no forecast counts as an error of 100 %; bias and rank
-/// correlation are over forecasts only.
-nlohmann::ordered_json validation_summary(const std::vector<MeasuredRow>& rows, const std::vector<ValidatedRow>& validated,
+/// rows and validated are parallel. A row with a measured figure and no forecast counts as an error
+/// of 100 %; bias and rank correlation are over forecasts only.
+nlohmann::ordered_json validation_summary(const std::vector<MeasuredRow>& rows,
+                                          const std::vector<ValidatedRow>& validated,
                                           const nlohmann::ordered_json& groups);
 
-/// Every pair of an A/B group in file order: b over a, measured and forecast. Only effects above 3 % have a sign to get right;
-/// a pair without a forecast gets it wrong.
-nlohmann::ordered_json ab_groups(const std::vector<MeasuredRow>& rows, const std::vector<ValidatedRow>& validated);
+/// Every pair of an A/B group in file order: b over a, measured and forecast. Only effects above 3
+/// % have a sign to get right; a pair without a forecast gets it wrong.
+nlohmann::ordered_json ab_groups(const std::vector<MeasuredRow>& rows,
+                                 const std::vector<ValidatedRow>& validated);
 
-/// Spearman's rank correlation; ties share their mean rank. Null under two points or when all are equal.
+/// Spearman's rank correlation; ties share their mean rank. Null under two points or when all are
+/// equal.
 std::optional<double> spearman(const std::vector<double>& a, const std::vector<double>& b);
 /// The smallest value that at least `percent` of the values do not exceed (nearest rank).
 std::optional<double> nearest_rank(std::vector<double> values, double percent);

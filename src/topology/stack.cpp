@@ -16,11 +16,14 @@ namespace fs = std::filesystem;
 constexpr int kLongestChain = 8;  ///< of `base:` references
 
 fs::path stack_folder() { return data_dir() / "hwdb" / "stacks"; }
-std::string shipped_path(const std::string& name) { return (stack_folder() / (name + ".yaml")).string(); }
+std::string shipped_path(const std::string& name) {
+  return (stack_folder() / (name + ".yaml")).string();
+}
 
 bool looks_like_path(const std::string& text) {
   const std::string extension = fs::path(text).extension().string();
-  return text.find('/') != std::string::npos || extension == ".yaml" || extension == ".yml" || extension == ".json";
+  return text.find('/') != std::string::npos || extension == ".yaml" || extension == ".yml" ||
+         extension == ".json";
 }
 
 bool contains(const std::vector<std::string>& names, const std::string& name) {
@@ -34,10 +37,13 @@ Result<Stack> load_chain(const std::string& path, int depth) {
   if (own.base.empty()) return own.applied_to(Stack{});
   const auto shipped = shipped_stacks();
   if (!contains(shipped, own.base)) {
-    return own.document.problem(own.base_mark, "base", fmt::format("'{}' is not a shipped stack", own.base),
+    return own.document.problem(own.base_mark, "base",
+                                fmt::format("'{}' is not a shipped stack", own.base),
                                 suggestion(own.base, shipped));
   }
-  if (depth == kLongestChain) return own.document.problem(own.base_mark, "base", "the stacks refer to each other in a circle", "");
+  if (depth == kLongestChain)
+    return own.document.problem(own.base_mark, "base", "the stacks refer to each other in a circle",
+                                "");
   auto base = load_chain(shipped_path(own.base), depth + 1);
   if (!base) return base.problems();
   return own.applied_to(base.take());
@@ -61,10 +67,16 @@ Result<StackMatch> load_stack(const std::string& name_or_path) {
     if (!file) return file.problems();
     if (contains(file.value().point_releases, name)) return matched(shipped_path(candidate), true);
     if (contains(file.value().aliases, name)) return matched(shipped_path(candidate), false);
-    known.insert(known.end(), file.value().point_releases.begin(), file.value().point_releases.end());
+    known.insert(known.end(), file.value().point_releases.begin(),
+                 file.value().point_releases.end());
   }
   if (looks_like_path(name)) return matched(name, true);
-  return Diagnostic{"", 0, 0, "software.container", fmt::format("'{}' is not a known software stack", name), suggestion(name, known)};
+  return Diagnostic{"",
+                    0,
+                    0,
+                    "software.container",
+                    fmt::format("'{}' is not a known software stack", name),
+                    suggestion(name, known)};
 }
 
 std::vector<std::string> shipped_stacks() {

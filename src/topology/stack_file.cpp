@@ -20,7 +20,8 @@ class StackReader {
     file_.point_releases = names("point_releases");
     file_.aliases = names("aliases");
     if (const Node* software = top_.get("software")) read_software(*software);
-    if (top_.get("transformer_engine")) file_.transformer_engine = top_.boolean("transformer_engine", true);
+    if (top_.get("transformer_engine"))
+      file_.transformer_engine = top_.boolean("transformer_engine", true);
     if (const Node* features = top_.get("features")) read_features(*features);
     read_env();
     file_.fragmentation = number("fragmentation", 0.0, 1.0);
@@ -54,7 +55,8 @@ class StackReader {
     file_.software.transformer_engine = reader.text("transformer_engine", "");
     file_.software.megatron_core = reader.text("megatron_core", "");
     file_.software.bridge = reader.text("bridge", "");
-    if (const Node* source = reader.get("source")) file_.sources["software"] = source->as_string().value_or("");
+    if (const Node* source = reader.get("source"))
+      file_.sources["software"] = source->as_string().value_or("");
     reader.finish();
   }
 
@@ -64,13 +66,15 @@ class StackReader {
     MapReader reader(file_.document, node, path, problems_);
     const Node* value = reader.require("value");
     reader.ignore("kind");
-    if (const std::string source = reader.text("source", ""); !source.empty()) file_.sources[path] = source;
+    if (const std::string source = reader.text("source", ""); !source.empty())
+      file_.sources[path] = source;
     reader.finish();
     return value;
   }
 
   void read_features(const Node& node) {
-    if (!node.is_map()) return top_.complain(node, "features", "must be a map of feature names to true or false");
+    if (!node.is_map())
+      return top_.complain(node, "features", "must be a map of feature names to true or false");
     for (const auto& [name, mark, given] : node.entries) {
       const std::string path = "features." + name;
       const Node* value = sourced(given, path);
@@ -86,12 +90,14 @@ class StackReader {
   void read_env() {
     const Node* node = top_.get("env");
     if (node == nullptr) return;
-    if (!node->is_map()) return top_.complain(*node, "env", "must be a map of variable names to values");
+    if (!node->is_map())
+      return top_.complain(*node, "env", "must be a map of variable names to values");
     for (const auto& [name, mark, value] : node->entries) {
       if (const auto text = value.as_string()) {
         file_.software.env[name] = *text;
       } else {
-        problems_.push_back(file_.document.problem(value.mark, "env." + name, "must be a scalar", ""));
+        problems_.push_back(
+            file_.document.problem(value.mark, "env." + name, "must be a scalar", ""));
       }
     }
   }

@@ -10,7 +10,8 @@ using namespace moecast;
 namespace {
 
 std::vector<MeasuredRow> published(const std::vector<std::string>& where = {}) {
-  auto rows = read_measured_rows(std::string(MOECAST_TEST_DIR) + "/unit/report/data/rows.csv", where);
+  auto rows =
+      read_measured_rows(std::string(MOECAST_TEST_DIR) + "/unit/report/data/rows.csv", where);
   for (const auto& p : rows.problems()) UNSCOPED_INFO(to_string(p));
   REQUIRE(rows.ok());
   return rows.take();
@@ -30,7 +31,8 @@ Run run_of(const std::string& id) {
 }
 
 bool noted(const MeasuredRow& r, const std::string& part) {
-  return std::any_of(r.notes.begin(), r.notes.end(), [&](const std::string& note) { return note.find(part) != std::string::npos; });
+  return std::any_of(r.notes.begin(), r.notes.end(),
+                     [&](const std::string& note) { return note.find(part) != std::string::npos; });
 }
 
 /// A row of the columns given, as the reader would hand it over.
@@ -42,8 +44,20 @@ MeasuredRow made(std::map<std::string, std::string> columns) {
 }
 
 std::map<std::string, std::string> qwen() {
-  return {{"id", "x"}, {"model", "qwen3-30b-a3b"}, {"system", "dgx-h100"}, {"num_gpus", "16"}, {"precision", "bf16"}, {"seq_len", "4096"},
-          {"mbs", "1"}, {"gbs", "512"}, {"tp", "1"}, {"pp", "1"}, {"cp", "1"}, {"ep", "16"}, {"dispatcher", "hybridep"}, {"force_balance", "True"}};
+  return {{"id", "x"},
+          {"model", "qwen3-30b-a3b"},
+          {"system", "dgx-h100"},
+          {"num_gpus", "16"},
+          {"precision", "bf16"},
+          {"seq_len", "4096"},
+          {"mbs", "1"},
+          {"gbs", "512"},
+          {"tp", "1"},
+          {"pp", "1"},
+          {"cp", "1"},
+          {"ep", "16"},
+          {"dispatcher", "hybridep"},
+          {"force_balance", "True"}};
 }
 MeasuredRow qwen_with(const std::string& column, const std::string& value) {
   auto columns = qwen();
@@ -62,17 +76,20 @@ TEST_CASE("a recipe row of Megatron-Bridge becomes the run of that recipe") {
   CHECK(run.pipeline_model_parallel_layout == "Et*4|(t*4|)*14tmL");
   const Layout& layout = run.layout;
   CHECK(layout.pipeline_split == PipelineSplit::explicit_string);
-  CHECK((layout.tp == 1 && layout.pp == 2 && layout.vpp == 8 && layout.ep == 32 && layout.dp(run.gpus) == 128));
+  CHECK((layout.tp == 1 && layout.pp == 2 && layout.vpp == 8 && layout.ep == 32 &&
+         layout.dp(run.gpus) == 128));
   CHECK(layout.precision == Precision::mxfp8);
   CHECK(layout.dispatcher == Dispatcher::hybridep);
   CHECK(layout.dispatcher_num_sms == 32);
   CHECK((layout.overlap_moe_expert_parallel_comm && layout.delay_wgrad_compute));
   CHECK(layout.cuda_graph_impl == CudaGraphImpl::full_iteration);
   CHECK(layout.precision_aware_optimizer);
-  CHECK((layout.moment_dtype == DType::bf16 && layout.grad_dtype == DType::bf16 && layout.master_dtype == DType::fp32));
+  CHECK((layout.moment_dtype == DType::bf16 && layout.grad_dtype == DType::bf16 &&
+         layout.master_dtype == DType::fp32));
   CHECK(run.routing.kind == Routing::Kind::force_balance);
   CHECK(run.software.container == "26.08");
-  for (const char* on : {"fused_grouped_mlp", "paged_stash", "fp8_attention", "fp8_output_proj", "fp8_param_gather", "te_cross_entropy"}) {
+  for (const char* on : {"fused_grouped_mlp", "paged_stash", "fp8_attention", "fp8_output_proj",
+                         "fp8_param_gather", "te_cross_entropy"}) {
     CAPTURE(on);
     CHECK(run.software.features.at(on));
   }
@@ -83,10 +100,14 @@ TEST_CASE("a recipe row of Megatron-Bridge becomes the run of that recipe") {
 }
 
 TEST_CASE("embedding and loss as slots become an explicit layout string") {
-  // 94 layers + 2 slots over PP8 VPP4: 3 each; over PP8 VPP3: 4 each. Llama 405B: 126 + 2 over 128 stages.
-  CHECK(run_of("mb26.04.01-q235b-h100-256-fp8").pipeline_model_parallel_layout == "Et*2|(t*3|)*30t*2L");
-  CHECK(run_of("mb26.08-q235b-gb200-256-mxfp8").pipeline_model_parallel_layout == "Et*3|(t*4|)*22t*3L");
-  CHECK(run_of("mb26.06-llama405b-gb200-256-mxfp8").pipeline_model_parallel_layout == "E|(t|)*126L");
+  // 94 layers + 2 slots over PP8 VPP4: 3 each; over PP8 VPP3: 4 each. Llama 405B: 126 + 2 over 128
+  // stages.
+  CHECK(run_of("mb26.04.01-q235b-h100-256-fp8").pipeline_model_parallel_layout ==
+        "Et*2|(t*3|)*30t*2L");
+  CHECK(run_of("mb26.08-q235b-gb200-256-mxfp8").pipeline_model_parallel_layout ==
+        "Et*3|(t*4|)*22t*3L");
+  CHECK(run_of("mb26.06-llama405b-gb200-256-mxfp8").pipeline_model_parallel_layout ==
+        "E|(t|)*126L");
 }
 
 TEST_CASE("slot layouts count only what is asked for, and give up where slots do not divide") {
@@ -133,10 +154,13 @@ TEST_CASE("environment variables stated only in the notes reach the run") {
 TEST_CASE("recompute, offload, graphs, FSDP and FP8 recipes are read in the words of the table") {
   const Layout zoo = run_of("zoo-q235b-gb200-mx").layout;
   CHECK(zoo.recompute_granularity == RecomputeGranularity::selective);
-  CHECK((zoo.recompute_modules.has(RecomputeModule::moe_act) && zoo.recompute_modules.has(RecomputeModule::layernorm)));
-  CHECK((zoo.offload_modules.has(OffloadModule::expert_fc1) && zoo.offload_modules.has(OffloadModule::moe_act)));
+  CHECK((zoo.recompute_modules.has(RecomputeModule::moe_act) &&
+         zoo.recompute_modules.has(RecomputeModule::layernorm)));
+  CHECK((zoo.offload_modules.has(OffloadModule::expert_fc1) &&
+         zoo.offload_modules.has(OffloadModule::moe_act)));
   CHECK(zoo.cuda_graph_impl == CudaGraphImpl::transformer_engine);
-  CHECK((zoo.cuda_graph_scope.has(GraphModule::attn) && !zoo.cuda_graph_scope.has(GraphModule::mlp)));
+  CHECK(
+      (zoo.cuda_graph_scope.has(GraphModule::attn) && !zoo.cuda_graph_scope.has(GraphModule::mlp)));
   const Layout dense = run_of("mb26.04-llama70b-gb300-64-fp8").layout;
   CHECK(dense.fsdp == FsdpSharding::optim_grads_params);
   CHECK(dense.cpu_offloading_num_layers == 20);
@@ -146,16 +170,20 @@ TEST_CASE("recompute, offload, graphs, FSDP and FP8 recipes are read in the word
 
   const Layout block = qwen_with("recompute_modules", "full(block,5)").run->layout;
   CHECK((block.recompute_method == RecomputeMethod::block && block.recompute_num_layers == 5));
-  CHECK(qwen_with("recompute_modules", "gdn").run->layout.recompute_modules.has(RecomputeModule::gdn_norm_out));
-  CHECK(qwen_with("offload_modules", "act:core_attn+opt_cpu:0.5").run->layout.optimizer_offload_fraction == 0.5);
-  CHECK(qwen_with("cuda_graph_scope", "attn+moe_router").run->layout.cuda_graph_impl == CudaGraphImpl::transformer_engine);
+  CHECK(qwen_with("recompute_modules", "gdn")
+            .run->layout.recompute_modules.has(RecomputeModule::gdn_norm_out));
+  CHECK(qwen_with("offload_modules", "act:core_attn+opt_cpu:0.5")
+            .run->layout.optimizer_offload_fraction == 0.5);
+  CHECK(qwen_with("cuda_graph_scope", "attn+moe_router").run->layout.cuda_graph_impl ==
+        CudaGraphImpl::transformer_engine);
 }
 
 TEST_CASE("words that are in no list are notes, and the rest of the cell still counts") {
   const auto graph = qwen_with("cuda_graph_scope", "transformer_engine (partial)");
   CHECK(graph.run->layout.cuda_graph_impl == CudaGraphImpl::none);
   CHECK(noted(graph, "cuda_graph_scope"));
-  const auto offload = qwen_with("offload_modules", "act:expert_fc1+opt_state_offload(chunked,gpu-cpu)");
+  const auto offload =
+      qwen_with("offload_modules", "act:expert_fc1+opt_state_offload(chunked,gpu-cpu)");
   CHECK(offload.run->layout.offload_modules.has(OffloadModule::expert_fc1));
   CHECK(noted(offload, "opt_state_offload"));
   CHECK(noted(qwen_with("features", "warp_drive=9;cross_entropy=te"), "warp_drive=9"));
@@ -210,14 +238,18 @@ TEST_CASE("rows that cannot be forecast say what is missing") {
 
 TEST_CASE("garbage in any column never throws: it is a note, a default or unsupported") {
   for (const auto& [column, value] : qwen()) {
-    for (const char* garbage : {"(", "full(", "a:b:c", "=;=;", "+", ":", "\xFF\xFE", "full()", "act:", "opt_cpu:x", "layers:-1", "megatron_fsdp:"}) {
+    for (const char* garbage : {"(", "full(", "a:b:c", "=;=;", "+", ":", "\xFF\xFE", "full()",
+                                "act:", "opt_cpu:x", "layers:-1", "megatron_fsdp:"}) {
       CAPTURE(column, garbage);
       CHECK_NOTHROW(qwen_with(column, garbage));
     }
   }
-  for (const char* column : {"recompute_modules", "offload_modules", "cuda_graph_scope", "features", "optimizer_dtype_notes", "model_overrides",
-                             "layers_override", "mtp_layers", "fsdp", "notes", "pipeline_layout", "fp8_recipe", "gpus_per_nvlink_domain"}) {
-    for (const char* garbage : {"(", "full(", "a:b:c", "=;=;", "+", ":", "\xFF\xFE", "full()", "act:", "opt_cpu:x", "layers:-1", "x=[", "-3"}) {
+  for (const char* column :
+       {"recompute_modules", "offload_modules", "cuda_graph_scope", "features",
+        "optimizer_dtype_notes", "model_overrides", "layers_override", "mtp_layers", "fsdp",
+        "notes", "pipeline_layout", "fp8_recipe", "gpus_per_nvlink_domain"}) {
+    for (const char* garbage : {"(", "full(", "a:b:c", "=;=;", "+", ":", "\xFF\xFE", "full()",
+                                "act:", "opt_cpu:x", "layers:-1", "x=[", "-3"}) {
       CAPTURE(column, garbage);
       CHECK_NOTHROW(qwen_with(column, garbage));
     }
@@ -228,7 +260,8 @@ TEST_CASE("filters keep and drop rows, and a wrong column is named") {
   CHECK(published().size() == 21);
   CHECK(published({"release=megatron-local-2026-08"}).size() == 3);
   CHECK(published({"release!=megatron-local-2026-08", "status!=ok"}).size() == 1);
-  const auto wrong = read_measured_rows(std::string(MOECAST_TEST_DIR) + "/unit/report/data/rows.csv", {"sistem=x", "nonsense"});
+  const auto wrong = read_measured_rows(
+      std::string(MOECAST_TEST_DIR) + "/unit/report/data/rows.csv", {"sistem=x", "nonsense"});
   REQUIRE(wrong.problems().size() == 2);
   CHECK(wrong.problems()[0].hint.find("system") != std::string::npos);
 }
@@ -236,7 +269,10 @@ TEST_CASE("filters keep and drop rows, and a wrong column is named") {
 TEST_CASE("columns may be absent: then Megatron's defaults hold; ids must be there once") {
   const test::TempDir folder;
   const auto lean = read_measured_rows(
-      folder.file("lean.csv", "id,model,system,num_gpus,seq_len,gbs,mine\na,llama3-8b,dgx-h100,8,8192,128,kept\n"), {});
+      folder.file(
+          "lean.csv",
+          "id,model,system,num_gpus,seq_len,gbs,mine\na,llama3-8b,dgx-h100,8,8192,128,kept\n"),
+      {});
   REQUIRE(lean.ok());
   INFO(lean.value()[0].unsupported);
   REQUIRE(lean.value()[0].run);
@@ -246,7 +282,9 @@ TEST_CASE("columns may be absent: then Megatron's defaults hold; ids must be the
   CHECK_FALSE(lean.value()[0].tflops_per_gpu);
 
   const auto twice = read_measured_rows(
-      folder.file("twice.csv", "id,model,system,num_gpus,seq_len,gbs\na,m,s,1,1,1\na,m,s,1,1,1\n,m,s,1,1,1\n"), {});
+      folder.file("twice.csv",
+                  "id,model,system,num_gpus,seq_len,gbs\na,m,s,1,1,1\na,m,s,1,1,1\n,m,s,1,1,1\n"),
+      {});
   REQUIRE(twice.problems().size() == 2);
   CHECK((twice.problems()[0].line == 3 && twice.problems()[1].line == 4));
 }

@@ -24,7 +24,11 @@ struct Table {
       MeasuredRow row;
       row.id = c.id;
       row.tflops_per_gpu = c.measured;
-      row.columns = {{"ab_group", c.group}, {"system", c.system}, {"model", "m"}, {"precision", "bf16"}, {"seq_len", "4096"}};
+      row.columns = {{"ab_group", c.group},
+                     {"system", c.system},
+                     {"model", "m"},
+                     {"precision", "bf16"},
+                     {"seq_len", "4096"}};
       ValidatedRow out;
       out.id = c.id;
       out.status = c.predicted ? "ok" : "unsupported";
@@ -39,7 +43,9 @@ struct Table {
     }
   }
   [[nodiscard]] nlohmann::ordered_json groups() const { return ab_groups(rows, validated); }
-  [[nodiscard]] nlohmann::ordered_json summary() const { return validation_summary(rows, validated, groups()); }
+  [[nodiscard]] nlohmann::ordered_json summary() const {
+    return validation_summary(rows, validated, groups());
+  }
 };
 
 RankMemory rank(int pp_rank, double peak_gib, double reserved_gib) {
@@ -53,8 +59,13 @@ RankMemory rank(int pp_rank, double peak_gib, double reserved_gib) {
 }  // namespace
 
 TEST_CASE("the summary of five rows is what one computes by hand") {
-  // errors +10, -20, +5 and one row that was not forecast; the last has no measured value and counts nowhere
-  const Table table({{"a", 110.0, 100.0}, {"b", 160.0, 200.0}, {"c", 315.0, 300.0}, {"d", std::nullopt, 400.0}, {"e", 50.0, std::nullopt}});
+  // errors +10, -20, +5 and one row that was not forecast; the last has no measured value and
+  // counts nowhere
+  const Table table({{"a", 110.0, 100.0},
+                     {"b", 160.0, 200.0},
+                     {"c", 315.0, 300.0},
+                     {"d", std::nullopt, 400.0},
+                     {"e", 50.0, std::nullopt}});
   const auto s = table.summary();
   CHECK(s.at("n") == 4);
   CHECK_THAT(s.at("mape_pct").get<double>(), WithinRel((10.0 + 20.0 + 5.0 + 100.0) / 4.0, 1e-12));
@@ -68,7 +79,9 @@ TEST_CASE("the summary of five rows is what one computes by hand") {
 }
 
 TEST_CASE("groups of the summary hold their own rows only") {
-  const Table table({{"a", 110.0, 100.0, "", "dgx-h100"}, {"b", 120.0, 100.0, "", "dgx-h100"}, {"c", 70.0, 100.0, "", "gb200-nvl72"},
+  const Table table({{"a", 110.0, 100.0, "", "dgx-h100"},
+                     {"b", 120.0, 100.0, "", "dgx-h100"},
+                     {"c", 70.0, 100.0, "", "gb200-nvl72"},
                      {"d", 70.0, std::nullopt, "", "dgx-b200"}});
   const auto systems = table.summary().at("by").at("system");
   CHECK(systems.size() == 2);  // no measured value, no group
@@ -94,9 +107,11 @@ TEST_CASE("nearest rank takes a value that is there") {
   CHECK_FALSE(nearest_rank({}, 90));
 }
 
-TEST_CASE("Spearman's correlation agrees with 1 - 6 sum d^2 / (n (n^2 - 1)) and shares ranks on ties") {
+TEST_CASE(
+    "Spearman's correlation agrees with 1 - 6 sum d^2 / (n (n^2 - 1)) and shares ranks on ties") {
   // ranks 1 2 3 4 5 against 2 1 4 3 5: d^2 = 1+1+1+1+0
-  CHECK_THAT(*spearman({1, 2, 3, 4, 5}, {20, 10, 40, 30, 50}), WithinRel(1.0 - 6.0 * 4.0 / (5.0 * 24.0), 1e-12));
+  CHECK_THAT(*spearman({1, 2, 3, 4, 5}, {20, 10, 40, 30, 50}),
+             WithinRel(1.0 - 6.0 * 4.0 / (5.0 * 24.0), 1e-12));
   CHECK_THAT(*spearman({1, 2, 3}, {9, 8, 7}), WithinRel(-1.0, 1e-12));
   // ranks 1.5 1.5 3 against 1 2 3: covariance 1.5, variances 1.5 and 2
   CHECK_THAT(*spearman({4, 4, 9}, {1, 2, 3}), WithinRel(1.5 / std::sqrt(1.5 * 2.0), 1e-12));
@@ -105,8 +120,12 @@ TEST_CASE("Spearman's correlation agrees with 1 - 6 sum d^2 / (n (n^2 - 1)) and 
 }
 
 TEST_CASE("pairs of an A/B group are scored where the measured effect is above the noise") {
-  // a -> b measured +20 %, forecast +5 %: right. a -> c measured +1 %: no sign. b -> c measured -15.8 %, forecast +3 %: wrong.
-  const Table table({{"a", 100.0, 100.0, "g"}, {"other", 1.0, 1.0}, {"b", 105.0, 120.0, "g"}, {"c", 108.0, 101.0, "g"}});
+  // a -> b measured +20 %, forecast +5 %: right. a -> c measured +1 %: no sign. b -> c measured
+  // -15.8 %, forecast +3 %: wrong.
+  const Table table({{"a", 100.0, 100.0, "g"},
+                     {"other", 1.0, 1.0},
+                     {"b", 105.0, 120.0, "g"},
+                     {"c", 108.0, 101.0, "g"}});
   const auto groups = table.groups();
   REQUIRE(groups.size() == 1);
   const auto& pairs = groups[0].at("pairs");
@@ -120,8 +139,13 @@ TEST_CASE("pairs of an A/B group are scored where the measured effect is above t
   CHECK(table.summary().at("ab") == nlohmann::ordered_json{{"n", 2}, {"right", 1}});
 }
 
-TEST_CASE("a pair that was not forecast gets its sign wrong; rows without TFLOPS compare tokens per second") {
-  Table table({{"a", 100.0, 100.0, "g"}, {"b", std::nullopt, 120.0, "g"}, {"c", 100.0, std::nullopt, "h"}, {"d", 90.0, std::nullopt, "h"}});
+TEST_CASE(
+    "a pair that was not forecast gets its sign wrong; rows without TFLOPS compare tokens per "
+    "second") {
+  Table table({{"a", 100.0, 100.0, "g"},
+               {"b", std::nullopt, 120.0, "g"},
+               {"c", 100.0, std::nullopt, "h"},
+               {"d", 90.0, std::nullopt, "h"}});
   table.rows[2].columns["tokens_per_s_per_gpu"] = "1000";
   table.rows[3].columns["tokens_per_s_per_gpu"] = "800";
   const auto groups = table.groups();
@@ -138,13 +162,17 @@ TEST_CASE("the predicted peak is the kind of figure and the rank that mem_basis 
   Estimate estimate;
   estimate.ranks = {rank(0, 60, 70), rank(1, 65, 72), rank(2, 50, 90)};
   CHECK_THAT(predicted_peak_gib(estimate, "max allocated"), WithinRel(65.0, 1e-12));
-  CHECK_THAT(predicted_peak_gib(estimate, "rank-0 measured peak (converted from decimal GB)"), WithinRel(60.0, 1e-12));
+  CHECK_THAT(predicted_peak_gib(estimate, "rank-0 measured peak (converted from decimal GB)"),
+             WithinRel(60.0, 1e-12));
   CHECK_THAT(predicted_peak_gib(estimate, "max reserved"), WithinRel(90.0, 1e-12));
   CHECK_THAT(predicted_peak_gib(estimate, "rank-0 reserved"), WithinRel(70.0, 1e-12));
 }
 
 TEST_CASE("memory errors count rows with a measured peak, out-of-memory rows must not fit") {
-  Table table({{"fits", 1.0, std::nullopt}, {"oom seen", 1.0, std::nullopt}, {"oom missed", 1.0, std::nullopt}, {"gone", std::nullopt, std::nullopt}});
+  Table table({{"fits", 1.0, std::nullopt},
+               {"oom seen", 1.0, std::nullopt},
+               {"oom missed", 1.0, std::nullopt},
+               {"gone", std::nullopt, std::nullopt}});
   Estimate estimate;
   estimate.ranks = {rank(0, 66, 70)};
   table.rows[0].peak_mem_gib = table.validated[0].measured_peak_gib = 60.0;

@@ -9,7 +9,8 @@ using namespace moecast;
 
 TEST_CASE("every shipped stack loads, and every value of it has a source") {
   const auto names = shipped_stacks();
-  for (const char* name : {"25.09", "25.11", "26.02", "26.04", "26.06", "26.08", "current", "megatron-local-2026-08"}) {
+  for (const char* name : {"25.09", "25.11", "26.02", "26.04", "26.06", "26.08", "current",
+                           "megatron-local-2026-08"}) {
     CHECK(std::find(names.begin(), names.end(), name) != names.end());
   }
   for (const auto& name : names) {
@@ -19,7 +20,8 @@ TEST_CASE("every shipped stack loads, and every value of it has a source") {
     CHECK(match.value().exact);
     const Stack& stack = match.value().stack;
     CHECK(stack.name == name);
-    for (const char* key : {"software", "fragmentation", "context_gib", "communicator_gib", "host_factor", "memory_kernel_factor"}) {
+    for (const char* key : {"software", "fragmentation", "context_gib", "communicator_gib",
+                            "host_factor", "memory_kernel_factor"}) {
       CAPTURE(key);
       CHECK(stack.sources.count(key) == 1);
     }
@@ -80,9 +82,10 @@ TEST_CASE("a stack lies over its base: permute fusion comes with 25.11 and stays
 
 TEST_CASE("a stack file of the user's own takes a base, plain values and is read strictly") {
   const test::TempDir folder;
-  const auto good = folder.file("mine.yaml",
-                                "schema: moecast/stack@1\nname: mine\nbase: \"26.06\"\nfeatures: {cpu_binding: true}\n"
-                                "host_factor: 1.3\nenv: {CUDA_DEVICE_MAX_CONNECTIONS: 32}\n");
+  const auto good = folder.file(
+      "mine.yaml",
+      "schema: moecast/stack@1\nname: mine\nbase: \"26.06\"\nfeatures: {cpu_binding: true}\n"
+      "host_factor: 1.3\nenv: {CUDA_DEVICE_MAX_CONNECTIONS: 32}\n");
   const auto mine = load_stack(good);
   REQUIRE(mine.ok());
   CHECK(mine.value().stack.host_factor == 1.3);
@@ -90,16 +93,19 @@ TEST_CASE("a stack file of the user's own takes a base, plain values and is read
   CHECK(mine.value().stack.software.megatron_core == "0.18.0");
   CHECK(mine.value().stack.software.env.at("CUDA_DEVICE_MAX_CONNECTIONS") == "32");
 
-  const auto bad = folder.file("bad.yaml",
-                               "schema: moecast/stack@1\nname: bad\nfragmentation: -1\nfeatures: {cpu_binding: 1}\n"
-                               "contxt_gib: 2\naliases: x\n");
+  const auto bad = folder.file(
+      "bad.yaml",
+      "schema: moecast/stack@1\nname: bad\nfragmentation: -1\nfeatures: {cpu_binding: 1}\n"
+      "contxt_gib: 2\naliases: x\n");
   const auto problems = load_stack(bad).problems();
   std::vector<std::string> keys;
   for (const auto& p : problems) keys.push_back(p.key);
   std::sort(keys.begin(), keys.end());
-  CHECK(keys == std::vector<std::string>{"aliases", "contxt_gib", "features.cpu_binding", "fragmentation"});
+  CHECK(keys ==
+        std::vector<std::string>{"aliases", "contxt_gib", "features.cpu_binding", "fragmentation"});
 
-  const auto lost = folder.file("lost.yaml", "schema: moecast/stack@1\nname: lost\nbase: \"26.07\"\n");
+  const auto lost =
+      folder.file("lost.yaml", "schema: moecast/stack@1\nname: lost\nbase: \"26.07\"\n");
   REQUIRE_FALSE(load_stack(lost).ok());
   CHECK(load_stack(lost).problems().at(0).line == 3);
 }
