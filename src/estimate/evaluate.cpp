@@ -1,6 +1,7 @@
 #include "estimate/evaluate.hpp"
 
 #include <algorithm>
+#include <array>
 
 #include "estimate/exact.hpp"
 
@@ -32,15 +33,25 @@ const MeshTables* Evaluator::mesh(const Layout& l) {
   return mesh_.get();
 }
 
+double Evaluator::least_state(const Layout& l) {
+  const MeshTables* m = mesh(l);
+  double most = 0;
+  if (m != nullptr) {
+    for (const RankState& s : m->states) most = std::max(most, s.weights + s.gradients + s.optimizer);
+  }
+  return most;
+}
+
 Outcome Evaluator::evaluate(const Layout& l, Depth depth, Estimate* detail, bool trace) {
   Outcome out;
   const MeshTables* m = mesh(l);
   if (m == nullptr) return out;
   const ShardTables& s = shard(l);
 
+  const LayoutMemory memory(p_, l, s, *m);
   for (int r = 0; r < l.pp; ++r) {
     MemoryItem tree;
-    const RankPeak peak = rank_peak(p_, l, s, *m, r, detail != nullptr ? &tree : nullptr);
+    const RankPeak peak = memory.rank_peak(r, detail != nullptr ? &tree : nullptr);
     const double allocated = peak.allocated();
     if (allocated > out.peak) {
       out.peak = allocated;
@@ -102,21 +113,21 @@ double Evaluator::bound(const Layout& l, const ShardTables& s, const MeshTables&
   const std::uint16_t recompute = selective_set(l);
   const bool full = l.recompute_granularity == RecomputeGranularity::full && l.recompute_method != RecomputeMethod::block;
   const OpSums none;
-  std::vector<Sums> per_class;
-  per_class.reserve(s.classes.size());
-  for (const ClassTable& c : s.classes) {
+  std::array<Sums, kMaxClasses> per_class;
+  for (std::size_t i = 0; i < s.classes.size(); ++i) {
+    const ClassTable& c = s.classes[i];
     const OpSums& again = full ? c.forward : recompute != 0 ? c.under(recompute, l.offload_modules.bits).again : none;
-    per_class.push_back(least(c.forward, c.backward, again, l));
+    per_class[i] = least(c.forward, c.backward, again, l);
   }
   const Sums embedding = least(s.embedding_forward, s.embedding_backward, none, l);
   const Sums head = least(s.head_forward, s.head_backward, none, l);
   const Sums mtp = least(s.mtp_forward, s.mtp_backward, none, l);
-  ScheduleTimes t;
-  t.forward.reserve(m.stages.size());
-  t.backward.reserve(m.stages.size());
+  ScheduleTimes& t = bound_times_;
+  t.forward.clear();
+  t.backward.clear();
   for (const StageCounts& stage : m.stages) {
     Sums sum;
-    for (std::size_t c = 0; c < per_class.size(); ++c) {
+    for (std::size_t c = 0; c < s.classes.size(); ++c) {
       sum.forward += stage.layers[c] * per_class[c].forward;
       sum.backward += stage.layers[c] * per_class[c].backward;
     }
@@ -126,7 +137,7 @@ double Evaluator::bound(const Layout& l, const ShardTables& s, const MeshTables&
     t.forward.push_back(sum.forward);
     t.backward.push_back(sum.backward);
   }
-  return makespan_bound(schedule_shape(l, m.microbatches), t);
+  return makespan_bound(schedule_shape(l, m.microbatches), t) + m.least_tail;
 }
 
 }  // namespace moecast

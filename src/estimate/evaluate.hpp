@@ -31,6 +31,9 @@ class Evaluator {
   /// depth bound: plan, memory, bound. depth exact: the step as well (also when it does not fit). `detail` fills everything that an
   /// Estimate says about time and memory; needs depth exact.
   Outcome evaluate(const Layout& l, Depth depth, Estimate* detail = nullptr, bool trace = false);
+  /// Model state (weights, gradients, optimizer) of the fullest rank: no recomputation or activation offload goes below. 0 when there
+  /// is no plan.
+  double least_state(const Layout& l);
   /// Why the last evaluate() had no plan.
   [[nodiscard]] const Diagnostics& plan_problems() const { return plan_problems_; }
 
@@ -48,6 +51,7 @@ class Evaluator {
   const Problem& p_;
   std::unordered_map<ShardKey, std::unique_ptr<ShardTables>, KeyHash> shards_;
   std::unique_ptr<MeshTables> mesh_;
+  mutable ScheduleTimes bound_times_;  ///< scratch of bound()
   Diagnostics plan_problems_;
 };
 

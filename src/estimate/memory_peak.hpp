@@ -1,6 +1,8 @@
 #pragma once
 /// The peak of every pipeline rank: what is held all the time, plus the largest of the named moments (memory_peaks 2.24). Transients of
 /// different moments are never added.
+#include <array>
+
 #include "estimate/tables.hpp"
 
 namespace moecast {
@@ -16,9 +18,37 @@ struct RankPeak {
   }
 };
 
-/// `detail` (optional) receives the tree of terms.
-RankPeak rank_peak(const Problem& p, const Layout& l, const ShardTables& shard, const MeshTables& mesh, int rank,
-                   MemoryItem* detail = nullptr);
+/// What a layout keeps of one layer, and what it needs for a moment.
+struct LayerBytes {
+  double stored = 0;     ///< on the GPU, for every microbatch in flight
+  double offloaded = 0;  ///< moved to the host
+  double rebuild = 0;    ///< transient of recomputation in this layer's backward
+};
+
+/// Memory of one layout: what its ranks share is computed once.
+class LayoutMemory {
+ public:
+  LayoutMemory(const Problem& p, const Layout& l, const ShardTables& shard, const MeshTables& mesh);
+  /// `detail` (optional) receives the tree of terms.
+  [[nodiscard]] RankPeak rank_peak(int rank, MemoryItem* detail = nullptr) const;
+
+ private:
+  [[nodiscard]] LayerBytes layer(const StageCounts& stage, std::size_t index) const;
+  [[nodiscard]] double chunk(const StageCounts& stage) const;
+  [[nodiscard]] double chunk_offloaded(const StageCounts& stage) const;
+  void moments(const StageCounts& last, double stored, double gradient_cast, RankPeak& peak) const;
+  void add_detail(MemoryItem& tree, int rank, const RankPeak& peak, const std::vector<int>& alive) const;
+
+  const Problem& p_;
+  const Layout& l_;
+  const ShardTables& shard_;
+  const MeshTables& mesh_;
+  bool full_ = false, layered_ = false;  ///< full recomputation; per-layer decisions (full, block or layer offload)
+  std::uint16_t recompute_ = 0;
+  double dispatcher_ = 0;
+  std::array<LayerBytes, kMaxClasses> selective_{}, recomputed_{};
+};
+
 /// Reserved = allocated x (1 + fragmentation) + what lives outside the allocator.
 double reserved_bytes(const Problem& p, const Layout& l, double allocated);
 

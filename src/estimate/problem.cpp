@@ -4,6 +4,8 @@
 #include <cmath>
 #include <filesystem>
 
+#include <fmt/format.h>
+
 #include "core/document.hpp"
 #include "moecast/model_io.hpp"
 
@@ -87,6 +89,9 @@ Result<Problem> make_problem(const Run& run) {
     p.dispatch_capacity = std::max(1.0, std::atof(budget->second.c_str()));
   }
   index_classes(p);
+  if (p.classes.size() > kMaxLayerClasses) {
+    return Diagnostic{run.model, 0, 0, "model", fmt::format("has {} kinds of layers; at most {} are supported", p.classes.size(), kMaxLayerClasses), ""};
+  }
   for (const std::string& w : p.model.warnings) p.warnings.push_back({"model", w});
   if (!stack.value().exact) {
     p.warnings.push_back({"stack", "'" + run.software.container + "' is read as stack " + p.stack.name + " (nearest by date)"});

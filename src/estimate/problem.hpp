@@ -34,6 +34,9 @@ struct Ablation {
   double compute = 1, communication = 1, host = 1;
 };
 
+/// Distinct kinds of layers that one model may have.
+inline constexpr std::size_t kMaxLayerClasses = 16;
+
 struct Problem {
   Run run;  ///< as asked; its layout is not read by the evaluator
   ModelSpec model;

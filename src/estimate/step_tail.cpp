@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "estimate/rank_state.hpp"
 #include "layout/rank_groups.hpp"
 
 namespace moecast {
@@ -17,6 +18,8 @@ const GroupSpan& span_of(const Problem& p, const Layout& l, GroupName g) {
 }
 
 double share_of_bucket(double elements) { return elements > 0 ? std::min(1.0, kBucketElements / elements) : 0; }
+
+}  // namespace
 
 /// Memory traffic of the step, bytes per element. Shard: gradient norm, Adam reads g p m v and writes p m v, cast of the new
 /// parameter; whole rank: scaling pass and clearing of the gradient buffer.
@@ -41,7 +44,9 @@ double optimizer_seconds(const Problem& p, const Layout& l, const RankParams& pa
   return t;
 }
 
-}  // namespace
+double step_fixed_seconds(const Problem& p) {
+  return p.profile.calibration.step_fixed_ms * 1e-3 * p.ablation.host * p.stack.host_factor;
+}
 
 TailCosts tail_costs(const Problem& p, const Layout& l, const RankParams& params) {
   const Prices prices = p.prices();
@@ -105,7 +110,7 @@ StepTail step_tail(const Problem& p, const Layout& l, const std::vector<TailCost
     }
     t.gather_exposed = std::max(t.gather_exposed, gather);
   }
-  t.fixed = p.profile.calibration.step_fixed_ms * 1e-3 * p.ablation.host * p.stack.host_factor;
+  t.fixed = step_fixed_seconds(p);
   t.step = t.synced + t.optimizer + t.gather_exposed + t.fixed;
   return t;
 }

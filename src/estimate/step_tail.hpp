@@ -2,7 +2,7 @@
 /// What a step does after its last backward and before its first forward: gradient reduction, optimizer, parameter gather.
 /// Ref: Megatron core/distributed/{distributed_data_parallel,param_and_grad_buffer}.py, core/optimizer; timeline sections 7 and 8.
 #include "estimate/schedule.hpp"
-#include "estimate/tables.hpp"
+#include "estimate/rank_params.hpp"
 
 namespace moecast {
 
@@ -14,6 +14,9 @@ struct TailCosts {
   double gather_bucket = 0; ///< its first bucket
   double optimizer = 0;     ///< scaling, norm, Adam, casts, clearing the gradient buffer
 };
+double optimizer_seconds(const Problem& p, const Layout& l, const RankParams& params);
+/// Data loading, logging, norm sync: once per step.
+double step_fixed_seconds(const Problem& p);
 TailCosts tail_costs(const Problem& p, const Layout& l, const RankParams& params);
 
 struct StepTail {

@@ -1,5 +1,8 @@
 #include "estimate/tables.hpp"
 
+#include <algorithm>
+
+#include "estimate/step_tail.hpp"
 #include "layout/pipeline_plan.hpp"
 
 namespace moecast {
@@ -130,7 +133,9 @@ Result<MeshTables> make_mesh_tables(const Problem& p, const Layout& l) {
     for (int c = 0; c < l.vpp; ++c) t.stages.push_back(count_stage(p, t.plan.at(r, c)));
     t.params.push_back(rank_params(p, l, t.plan, r));
     t.states.push_back(rank_state(p, l, t.params.back()));
+    t.least_tail = std::max(t.least_tail, optimizer_seconds(p, l, t.params.back()));
   }
+  t.least_tail += step_fixed_seconds(p);
   ScheduleShape shape = schedule_shape(l, t.microbatches);
   shape.overlap = false;
   t.alive = alive_per_rank(shape);

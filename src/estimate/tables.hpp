@@ -15,6 +15,8 @@
 
 namespace moecast {
 
+inline constexpr std::size_t kMaxClasses = kMaxLayerClasses;
+
 /// GPU seconds of an operation list by where they can hide.
 struct OpSums {
   double compute = 0;       ///< compute stream, without `side` and `shared`
@@ -67,6 +69,7 @@ struct MeshTables {
   std::vector<RankParams> params;    ///< per pp rank
   std::vector<RankState> states;
   int microbatches = 1;
+  double least_tail = 0;             ///< optimizer and fixed time of a step: after every schedule
   std::vector<std::vector<std::vector<int>>> alive, alive_overlap;  ///< per rank: maximal vectors
 };
 /// The knobs that mesh tables read; the rest at its default.

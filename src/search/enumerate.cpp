@@ -24,6 +24,8 @@ void parallel_for(std::size_t items, int threads, const std::function<void(int, 
 
 namespace {
 
+constexpr int kNoPlan = -1, kMemory = -2, kMoreThanNeeded = -3;
+
 /// What one mesh contributes.
 struct MeshResult {
   std::uint64_t legal = 0, evaluated = 0, fit = 0;
@@ -31,7 +33,7 @@ struct MeshResult {
   bool any_fit = false;
   Survivor first_fit;
   Shortfall nearest;
-  std::map<int, std::uint64_t> broken;  ///< rule index; -1 = no plan, -2 = memory, -3 = does more than needed
+  std::map<int, std::uint64_t> broken;  ///< rule index, or a reason below
 };
 
 /// The fit order: no offload, selective before full recomputation, smallest model parallelism, then least recomputation, fewest chunks,
@@ -45,75 +47,144 @@ auto fit_order(const Space& s, const Survivor& c) {
                     c.inner.overlap, c.inner.graph, c.inner.offload);
 }
 
+/// Rules that read a knob of an inner axis. The others were answered once for the mesh (tested: together they are the whole table).
+const std::vector<int>& inner_rules() {
+  static const std::vector<int> list = [] {
+    std::vector<int> rules;
+    const auto& table = rule_table();
+    for (std::size_t i = 0; i < table.size(); ++i) {
+      if (table[i].severity != Severity::error) continue;
+      const bool inner = std::any_of(table[i].keys.begin(), table[i].keys.end(), [](std::string_view key) {
+        return key.starts_with("moe.") || key.starts_with("recompute.") || key.starts_with("offload.") || key.starts_with("cuda_graph.");
+      });
+      if (inner) rules.push_back(static_cast<int>(i));
+    }
+    return rules;
+  }();
+  return list;
+}
+
+int first_broken_inner_rule(const RuleInput& input) {
+  const auto& table = rule_table();
+  for (const int rule : inner_rules()) {
+    if (table[static_cast<std::size_t>(rule)].broken(input)) return rule;
+  }
+  return -1;
+}
+
 class MeshScan {
  public:
   MeshScan(const SearchRequest& r, const Problem& p, const Space& s, Evaluator& e, std::uint32_t mesh, const Versions& v)
-      : request_(r), p_(p), s_(s), evaluator_(e), mesh_(mesh), versions_(v) {}
+      : request_(r), p_(p), s_(s), evaluator_(e), mesh_(mesh), versions_(v), leanest_(leanest(s.recomputes)) {}
 
   MeshResult run() {
-    const Layout& neutral = s_.meshes[mesh_];
-    if (const int rule = first_broken_rule(rule_input(p_, neutral, versions_)); rule >= 0) {
+    if (const int rule = first_broken_rule(rule_input(p_, s_.meshes[mesh_], versions_)); rule >= 0) {
       result_.broken[rule] += s_.inner_size();
       return std::move(result_);
     }
-    InnerIndex i;
-    for (i.dispatcher = 0; i.dispatcher < s_.dispatchers.size(); ++i.dispatcher) {
-      for (i.overlap = 0; i.overlap < s_.overlaps.size(); ++i.overlap) {
-        for (i.graph = 0; i.graph < s_.graphs.size(); ++i.graph) memory_measures(i);
+    const std::uint64_t per_offload = s_.inner_size() / s_.offloads.size();
+    bool fits = false;
+    for (std::size_t offload = 0; offload < s_.offloads.size(); ++offload) {
+      if (fits) {  // offload comes last: it is not asked where something fits without
+        result_.broken[kMoreThanNeeded] += per_offload;
+      } else if (leanest_fits(offload)) {
+        fits = true;
+        every_choice(offload);
+      } else {
+        result_.broken[kMemory] += per_offload - scanned_;
       }
     }
     return std::move(result_);
   }
 
  private:
-  /// Recomputation from least to most, offload last: a measure is only ranked when no part of it is enough.
-  void memory_measures(InnerIndex i) {
-    enough_.clear();
-    bool without_offload = false;
-    for (i.offload = 0; i.offload < s_.offloads.size(); ++i.offload) {
-      for (i.recompute = 0; i.recompute < s_.recomputes.size(); ++i.recompute) {
+  /// Overlap and graphs only add memory: when no dispatcher and recompute set fits without them, nothing fits.
+  bool leanest_fits(std::size_t offload) {
+    scanned_ = 0;
+    const Layout lean = candidate(s_, mesh_, {0, 0, 0, 0, offload});
+    if (reserved_bytes(p_, lean, evaluator_.least_state(lean)) > p_.system().gpu.hbm_capacity.value) return false;
+    bool any = false;
+    for (std::size_t d = 0; d < s_.dispatchers.size() && !any; ++d) {
+      for (const std::size_t r : leanest_) {
+        const InnerIndex i{d, 0, 0, r, offload};
         const Layout l = candidate(s_, mesh_, i);
-        if (const int rule = first_broken_rule(rule_input(p_, l, versions_)); rule >= 0) {
-          ++result_.broken[rule];
-          continue;
-        }
+        if (first_broken_inner_rule(rule_input(p_, l, versions_)) >= 0) continue;
+        const Outcome o = evaluator_.evaluate(l, Depth::bound);
+        if (o.status == Outcome::Status::no_plan) continue;
+        const double over = shortfall(o);
+        any = over <= 0;
+        if (any) break;
+        ++scanned_;
         ++result_.legal;
-        if (i.offload > 0 && without_offload) {
-          ++result_.broken[-3];
-          continue;
-        }
-        assess(l, i);
+        ++result_.evaluated;
+        ++result_.broken[kMemory];
+        if (!result_.nearest.any || over < result_.nearest.over) result_.nearest = {true, mesh_, i, over};
       }
-      if (!enough_.empty()) without_offload = true;
+    }
+    if (any) {  // counted again below, one by one
+      result_.legal -= scanned_;
+      result_.evaluated -= scanned_;
+      result_.broken[kMemory] -= scanned_;
+    }
+    return any;
+  }
+
+  void every_choice(std::size_t offload) {
+    InnerIndex i;
+    i.offload = offload;
+    for (i.dispatcher = 0; i.dispatcher < s_.dispatchers.size(); ++i.dispatcher) {
+      too_big_.assign(s_.recomputes.size(), false);
+      for (i.overlap = 0; i.overlap < s_.overlaps.size(); ++i.overlap) {
+        for (i.graph = 0; i.graph < s_.graphs.size(); ++i.graph) {
+          enough_.clear();
+          for (i.recompute = 0; i.recompute < s_.recomputes.size(); ++i.recompute) assess(i);
+        }
+      }
     }
   }
 
-  void assess(const Layout& l, const InnerIndex& i) {
-    const Outcome o = evaluator_.evaluate(l, Depth::bound);
-    if (o.status == Outcome::Status::no_plan) {
-      ++result_.broken[-1];
-      return;
-    }
-    ++result_.evaluated;
-    const double over = o.reserved + request_.min_headroom_gib * kBytesPerGib - p_.system().gpu.hbm_capacity.value;
-    if (over > 0) {
-      ++result_.broken[-2];
-      if (!result_.nearest.any || over < result_.nearest.over) result_.nearest = {true, mesh_, i, over};
-      return;
-    }
-    ++result_.fit;
+  /// Recomputation from least to most: a set is only ranked when no part of it is enough.
+  void assess(const InnerIndex& i) {
     const bool pointless = std::any_of(enough_.begin(), enough_.end(), [&](std::size_t enough) {
       return recomputes_more(s_.recomputes[i.recompute], s_.recomputes[enough]);
     });
     if (pointless) {
-      ++result_.broken[-3];
+      ++result_.broken[kMoreThanNeeded];
       return;
     }
+    if (too_big_[i.recompute]) {  // overlap and graphs only add memory
+      ++result_.broken[kMemory];
+      return;
+    }
+    const Layout l = candidate(s_, mesh_, i);
+    if (const int rule = first_broken_inner_rule(rule_input(p_, l, versions_)); rule >= 0) {
+      ++result_.broken[rule];
+      return;
+    }
+    ++result_.legal;
+    const Outcome o = evaluator_.evaluate(l, Depth::bound);
+    if (o.status == Outcome::Status::no_plan) {
+      ++result_.broken[kNoPlan];
+      return;
+    }
+    ++result_.evaluated;
+    const double over = shortfall(o);
+    if (over > 0) {
+      too_big_[i.recompute] = i.overlap == 0 && i.graph == 0;
+      ++result_.broken[kMemory];
+      if (!result_.nearest.any || over < result_.nearest.over) result_.nearest = {true, mesh_, i, over};
+      return;
+    }
+    ++result_.fit;
     enough_.push_back(i.recompute);
     const Survivor c{mesh_, i, o.bound, o.reserved};
     if (!result_.any_fit || fit_order(s_, c) < fit_order(s_, result_.first_fit)) result_.first_fit = c;
     result_.any_fit = true;
     result_.survivors.push_back(c);
+  }
+
+  [[nodiscard]] double shortfall(const Outcome& o) const {
+    return o.reserved + request_.min_headroom_gib * kBytesPerGib - p_.system().gpu.hbm_capacity.value;
   }
 
   const SearchRequest& request_;
@@ -123,14 +194,17 @@ class MeshScan {
   std::uint32_t mesh_;
   const Versions& versions_;
   MeshResult result_;
+  std::vector<std::size_t> leanest_;
+  std::vector<bool> too_big_;        ///< recompute choices that do not fit with the first overlap and graph choice
+  std::uint64_t scanned_ = 0;        ///< candidates that the lean pass assessed
   std::vector<std::size_t> enough_;  ///< recompute choices that fit already, for this dispatcher, overlap and graph
 };
 
 std::string reason_name(int broken) {
   switch (broken) {
-    case -1: return "no pipeline split";
-    case -2: return "memory";
-    case -3: return "recomputes or offloads more than needed";
+    case kNoPlan: return "no pipeline split";
+    case kMemory: return "memory";
+    case kMoreThanNeeded: return "recomputes or offloads more than needed";
     default: return std::string(rule_table()[static_cast<std::size_t>(broken)].id);
   }
 }

@@ -4,7 +4,10 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <map>
+#include <set>
 #include <thread>
+#include <tuple>
 
 #include "estimate/walls.hpp"
 #include "layout/knobs.hpp"
@@ -18,6 +21,22 @@ struct Simulated {
   Survivor candidate;
   Outcome outcome;
 };
+
+/// Candidates that differ only in graph scope, delayed wgrad or memory measures are one family: the ranking shows the best of each first,
+/// so that ten rows are ten layouts.
+using Family = std::tuple<std::uint32_t, std::size_t, bool>;
+Family family_of(const Space& s, const Survivor& c) {
+  return {c.mesh, c.inner.dispatcher, s.overlaps[c.inner.overlap].overlap};
+}
+
+/// The order of `sorted` with the best of every family before the rest.
+std::vector<Simulated> families_first(const Space& s, const std::vector<Simulated>& sorted) {
+  std::vector<Simulated> first, rest;
+  std::set<Family> seen;
+  for (const Simulated& c : sorted) (seen.insert(family_of(s, c.candidate)).second ? first : rest).push_back(c);
+  first.insert(first.end(), rest.begin(), rest.end());
+  return first;
+}
 
 /// Ranks by the objective; ties go to the earlier candidate of the space.
 bool better(const Simulated& a, const Simulated& b, SearchRequest::Objective objective) {
@@ -51,13 +70,17 @@ class Simulation {
       if (request_.progress) request_.progress(0.8 + 0.2 * static_cast<double>(first) / static_cast<double>(survivors.size()));
     }
     std::sort(all_.begin(), all_.end(), [&](const Simulated& a, const Simulated& b) { return better(a, b, request_.objective); });
-    return std::move(all_);
+    return families_first(s_, all_);
   }
 
  private:
   /// No candidate from here on can enter the first K.
   [[nodiscard]] bool settled(double next_bound) const {
-    return best_.size() == static_cast<std::size_t>(request_.top) && next_bound > best_.back();
+    if (best_.size() < static_cast<std::size_t>(request_.top)) return false;
+    std::vector<double> values;
+    for (const auto& [family, value] : best_) values.push_back(value);
+    std::nth_element(values.begin(), values.begin() + (request_.top - 1), values.end());
+    return next_bound > values[static_cast<std::size_t>(request_.top) - 1];
   }
 
   void batch(std::vector<Survivor> items) {
@@ -71,11 +94,11 @@ class Simulation {
       results[order[i]] = {c, evaluators_[static_cast<std::size_t>(thread)]->evaluate(candidate(s_, c.mesh, c.inner), Depth::exact)};
     });
     for (const Simulated& s : results) {
-      best_.push_back(request_.objective == SearchRequest::Objective::memory ? s.outcome.reserved : s.outcome.step);
+      const double value = request_.objective == SearchRequest::Objective::memory ? s.outcome.reserved : s.outcome.step;
+      const auto [at, added] = best_.emplace(family_of(s_, s.candidate), value);
+      if (!added) at->second = std::min(at->second, value);
       all_.push_back(s);
     }
-    std::sort(best_.begin(), best_.end());
-    if (best_.size() > static_cast<std::size_t>(request_.top)) best_.resize(static_cast<std::size_t>(request_.top));
   }
 
   const SearchRequest& request_;
@@ -84,7 +107,7 @@ class Simulation {
   int threads_;
   std::vector<std::unique_ptr<Evaluator>> evaluators_;
   std::vector<Simulated> all_;
-  std::vector<double> best_;
+  std::map<Family, double> best_;  ///< of every family
 };
 
 RankedLayout ranked(const SearchRequest& request, const Problem& p, const Space& s, const Simulated& c) {

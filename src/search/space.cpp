@@ -109,8 +109,9 @@ std::vector<GraphChoice> graph_choices(const ModelSpec& m) {
   ModuleSet<GraphModule> mixer;
   if (has_mixer(m, {MixerKind::gqa, MixerKind::mla, MixerKind::csa, MixerKind::gdn, MixerKind::kda})) mixer.add(attn);
   if (has_mixer(m, {MixerKind::mamba})) mixer.add(mamba);
-  choices.push_back({CudaGraphImpl::transformer_engine, mixer});
-  if (has_ffn(m, FfnKind::moe)) {
+  if (!has_ffn(m, FfnKind::moe)) {
+    choices.push_back({CudaGraphImpl::transformer_engine, mixer});
+  } else {
     choices.push_back({CudaGraphImpl::transformer_engine, ModuleSet<GraphModule>{}.add(moe_router).add(moe_preprocess)});
     choices.push_back({CudaGraphImpl::transformer_engine, ModuleSet<GraphModule>{mixer}.add(moe_router).add(moe_preprocess)});
   }
@@ -263,6 +264,20 @@ Layout candidate(const Space& s, std::size_t mesh, const InnerIndex& i) {
   l.offload_modules = f.modules;
   l.optimizer_offload_fraction = f.optimizer_fraction;
   return l;
+}
+
+std::vector<std::size_t> leanest(const std::vector<RecomputeChoice>& choices) {
+  const auto contained = [](const RecomputeChoice& a, const RecomputeChoice& b) {
+    return a.granularity != RecomputeGranularity::full && b.granularity != RecomputeGranularity::full && a.modules != b.modules &&
+           a.modules.has(RecomputeModule::moe) == b.modules.has(RecomputeModule::moe) &&
+           (a.modules.bits & b.modules.bits) == a.modules.bits;
+  };
+  std::vector<std::size_t> kept;
+  for (std::size_t i = 0; i < choices.size(); ++i) {
+    const bool beaten = std::any_of(choices.begin(), choices.end(), [&](const RecomputeChoice& b) { return contained(choices[i], b); });
+    if (!beaten) kept.push_back(i);
+  }
+  return kept;
 }
 
 bool recomputes_more(const RecomputeChoice& b, const RecomputeChoice& a) {

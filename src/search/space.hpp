@@ -51,6 +51,9 @@ struct InnerIndex {
   std::size_t dispatcher = 0, overlap = 0, graph = 0, recompute = 0, offload = 0;
 };
 Layout candidate(const Space& space, std::size_t mesh, const InnerIndex& inner);
+/// The choices that leave the least memory: of any choice, one of these keeps no more (sets that no other set of the same kind contains;
+/// recomputing the whole MoE block is a kind of its own, as it has a transient).
+std::vector<std::size_t> leanest(const std::vector<RecomputeChoice>& choices);
 /// True when choice b does everything that a does, and more.
 bool recomputes_more(const RecomputeChoice& b, const RecomputeChoice& a);
 
