@@ -16,6 +16,7 @@ struct EstimateOptions {
   bool trace = false;
   bool advice = true;
   bool memory_detail = false;
+  bool enforce_rules = true;  ///< false: forecast although rules are broken (measured runs of another release)
 };
 Result<Estimate> estimate(const Run& run, const EstimateOptions& options = {});
 

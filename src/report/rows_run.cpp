@@ -147,6 +147,21 @@ void read_software(MeasuredRow& row, Run& run) {
                 match ? match.value().stack.software.features : std::map<std::string, bool>{});
 }
 
+/// What must have been on for the run to be possible, though no column says so.
+void complete_from_evidence(MeasuredRow& row, Run& run) {
+  Layout& l = run.layout;
+  const bool lower = l.master_dtype != DType::fp32 || l.moment_dtype != DType::fp32;
+  if (lower && !l.precision_aware_optimizer) {
+    l.precision_aware_optimizer = true;
+    row.notes.push_back("optimizer states below fp32: precision-aware optimizer assumed");
+  }
+  const auto& features = run.software.features;
+  if (l.cuda_graph_impl == CudaGraphImpl::full_iteration && !features.contains("paged_stash")) {
+    run.software.features["static_dispatch"] = true;
+    row.notes.push_back("full-iteration graph: static dispatch assumed");
+  }
+}
+
 void read_layout_columns(MeasuredRow& row, Run& run) {
   if (const std::string sp = cell(row, "sequence_parallel"); sp == "True" || sp == "False") {
     run.layout.sequence_parallel = sp == "True" ? Tristate::on : Tristate::off;
@@ -157,6 +172,7 @@ void read_layout_columns(MeasuredRow& row, Run& run) {
   read_offload(row, run);
   read_fsdp(row, run);
   read_optimizer(row, run);
+  complete_from_evidence(row, run);
 }
 
 }  // namespace
