@@ -1,5 +1,6 @@
-/// Grouped-query attention, full or in a sliding window (flop_utils.py, attention of the non-hybrid path; the hybrid path's
-/// 4 h p (h + h n_g/n_a) + 2 h p s per forward token is the same expression).
+/// Grouped-query attention, full or in a sliding window (flop_utils.py, attention of the non-hybrid
+/// path; the hybrid path's 4 h p (h + h n_g/n_a) + 2 h p s per forward token is the same
+/// expression).
 #include "model/flops.hpp"
 
 namespace moecast {

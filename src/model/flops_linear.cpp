@@ -1,5 +1,6 @@
-/// Linear attention: gated delta net (Qwen3-Next, Qwen3.5), Kimi delta attention, Mamba-2. No term grows with the sequence.
-/// Ref: flop_utils.py, experimental_attention_variant "gdn", kimi_kda_layers, and mamba_layer_flops of the hybrid path.
+/// Linear attention: gated delta net (Qwen3-Next, Qwen3.5), Kimi delta attention, Mamba-2. No term
+/// grows with the sequence. Ref: flop_utils.py, experimental_attention_variant "gdn",
+/// kimi_kda_layers, and mamba_layer_flops of the hybrid path.
 #include "model/flops.hpp"
 
 namespace moecast {
@@ -19,11 +20,12 @@ double kda_flops(const ModelSpec& m, const Mixer& x) {
   return 6.0 * (projections + 3.0 * x.linear_conv_kernel_dim * p + 4.0 * heads * dh * dh);
 }
 
-/// Bridge takes an inner width of 2h whatever heads x head_dim is: Nemotron-3 Nano (4096 inner, h 2688) is over-counted there,
-/// and so here, because reported TFLOP/s divide by it.
+/// Bridge takes an inner width of 2h whatever heads x head_dim is: Nemotron-3 Nano (4096 inner, h
+/// 2688) is over-counted there, and so here, because reported TFLOP/s divide by it.
 double mamba_flops(const ModelSpec& m, const Mixer& x) {
   const double h = m.hidden_size, inner = 2.0 * h, state = x.mamba_state_dim;
-  const double in_proj = 2.0 * h * (2 * inner + 2.0 * x.mamba_num_groups * state + x.mamba_num_heads);
+  const double in_proj =
+      2.0 * h * (2 * inner + 2.0 * x.mamba_num_groups * state + x.mamba_num_heads);
   return 3.0 * (in_proj + 7.0 * inner * state + 2.0 * inner * h);
 }
 

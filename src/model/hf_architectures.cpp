@@ -5,7 +5,8 @@
 namespace moecast {
 namespace {
 
-// Ref: the modeling_*.py of each in huggingface/transformers, and Megatron-Bridge's bridges (models/*/..._bridge.py).
+// Ref: the modeling_*.py of each in huggingface/transformers, and Megatron-Bridge's bridges
+// (models/*/..._bridge.py).
 constexpr HfArchitecture kArchitectures[] = {
     {"llama", "Llama", kMultiHead},
     {"mistral", "Mistral", 0},
@@ -52,7 +53,8 @@ constexpr HfArchitecture kArchitectures[] = {
     {"step3p7", "Step3p7", kSigmoid},
 };
 
-std::string without_suffix(std::string_view text, std::initializer_list<std::string_view> suffixes) {
+std::string without_suffix(std::string_view text,
+                           std::initializer_list<std::string_view> suffixes) {
   for (std::string_view suffix : suffixes) {
     if (text.ends_with(suffix)) return std::string(text.substr(0, text.size() - suffix.size()));
   }

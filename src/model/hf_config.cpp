@@ -8,7 +8,8 @@
 namespace moecast {
 namespace {
 
-constexpr std::string_view kNesting[] = {"text_config", "llm_config", "thinker_config", "language_config"};
+constexpr std::string_view kNesting[] = {"text_config", "llm_config", "thinker_config",
+                                         "language_config"};
 constexpr std::string_view kSubMaps[] = {"ffn_config", "attn_config"};
 constexpr long long kLargest = 1'000'000'000;
 
@@ -77,12 +78,14 @@ const Node* HfConfig::find(std::string_view field) {
     for (const Node* scope : scopes_) {
       const Node::Entry* other = name.empty() ? nullptr : entry_of(*scope, name);
       if (other == nullptr) continue;
-      // the same key on an outer level is a default; another spelling on any level is a second opinion
+      // the same key on an outer level is a default; another spelling on any level is a second
+      // opinion
       if (other->key == hit.entry->key || same_value(other->value, hit.entry->value)) continue;
       if (!clashes_.insert(std::string(field)).second) continue;
-      problems_.push_back(doc_.problem(other->mark, other->key,
-                                       "contradicts '" + hit.entry->key + "', which is the same quantity",
-                                       "keep one of the two"));
+      problems_.push_back(
+          doc_.problem(other->mark, other->key,
+                       "contradicts '" + hit.entry->key + "', which is the same quantity",
+                       "keep one of the two"));
     }
   }
   return &hit.entry->value;
@@ -108,11 +111,13 @@ int HfConfig::whole_number(const Node& node, std::string_view field, int least) 
   }
   const std::optional<long long> number = value->as_int();
   if (!number) {
-    complain(field, value->is_scalar() ? "'" + value->scalar + "' is not a whole number" : "must be a whole number");
+    complain(field, value->is_scalar() ? "'" + value->scalar + "' is not a whole number"
+                                       : "must be a whole number");
     return least;
   }
   if (*number < least || *number > kLargest) {
-    complain(field, std::to_string(*number) + " is out of range", "must be at least " + std::to_string(least));
+    complain(field, std::to_string(*number) + " is out of range",
+             "must be at least " + std::to_string(least));
     return least;
   }
   return static_cast<int>(*number);
@@ -157,7 +162,8 @@ std::vector<int> HfConfig::integers(std::string_view field) {
     const std::optional<long long> number = item.as_int();
     const bool good = number && *number >= 0 && *number <= kLargest;
     if (!good) {
-      problems_.push_back(doc_.problem(item.mark, std::string(field), "must hold whole numbers, none negative"));
+      problems_.push_back(
+          doc_.problem(item.mark, std::string(field), "must hold whole numbers, none negative"));
     }
     values.push_back(good ? static_cast<int>(*number) : 0);
   }
@@ -180,7 +186,8 @@ std::string HfConfig::outer_text(std::string_view key) const {
   for (const Node* scope : scopes_) {
     const Node::Entry* e = entry_of(*scope, key);
     if (e == nullptr) continue;
-    const Node& value = e->value.is_sequence() && !e->value.items.empty() ? e->value.items.front() : e->value;
+    const Node& value =
+        e->value.is_sequence() && !e->value.items.empty() ? e->value.items.front() : e->value;
     if (value.is_scalar()) return value.scalar;
   }
   return "";
@@ -197,7 +204,9 @@ std::string HfConfig::architecture_name() const {
 }
 
 const HfArchitecture* HfConfig::architecture() const {
-  if (const HfArchitecture* a = find_architecture(outer_text("model_type"), outer_text("architectures"))) return a;
+  if (const HfArchitecture* a =
+          find_architecture(outer_text("model_type"), outer_text("architectures")))
+    return a;
   return find_architecture("", architecture_name());
 }
 

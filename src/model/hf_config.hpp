@@ -1,5 +1,6 @@
 #pragma once
-/// A HF config.json as a bag of quantities: whichever alias, whichever nesting level, with the place to blame.
+/// A HF config.json as a bag of quantities: whichever alias, whichever nesting level, with the
+/// place to blame.
 #include <set>
 #include <string>
 #include <string_view>
@@ -10,7 +11,8 @@
 
 namespace moecast {
 
-/// The map that holds the language model's shape: descends through text_config, llm_config, thinker_config, language_config.
+/// The map that holds the language model's shape: descends through text_config, llm_config,
+/// thinker_config, language_config.
 const Node* language_scope(const Node& root);
 Node* language_scope(Node& root);
 
@@ -19,8 +21,9 @@ class HfConfig {
   /// `doc` and `problems` must outlive the config. The root must be a map.
   HfConfig(const Document& doc, const Node& root, Diagnostics& problems);
 
-  /// The value of a field, named by its canonical spelling, under any alias; nullptr when absent or null. Aliases that are
-  /// present with different values are a problem. Marks the field as asked for.
+  /// The value of a field, named by its canonical spelling, under any alias; nullptr when absent or
+  /// null. Aliases that are present with different values are a problem. Marks the field as asked
+  /// for.
   const Node* find(std::string_view field);
   [[nodiscard]] bool has(std::string_view field) { return find(field) != nullptr; }
 
@@ -54,10 +57,11 @@ class HfConfig {
 
   const Document& doc_;
   Diagnostics& problems_;
-  std::vector<const Node*> scopes_;    ///< innermost first, then its ffn_config / attn_config, then the outer levels
+  std::vector<const Node*>
+      scopes_;  ///< innermost first, then its ffn_config / attn_config, then the outer levels
   std::vector<std::string> prefixes_;  ///< dotted path of each scope
   std::set<std::string> asked_;
-  std::set<std::string> clashes_;      ///< fields already reported as contradictory
+  std::set<std::string> clashes_;  ///< fields already reported as contradictory
 };
 
 }  // namespace moecast

@@ -15,12 +15,12 @@ constexpr HfField kFields[] = {
     {{"hidden_act", "mlp_hidden_act", "hidden_activation"}},
     // experts
     {{"n_routed_experts", "num_experts", "num_local_experts", "moe_num_experts"}},
-    {{"num_experts_per_tok", "num_experts_per_token", "experts_per_token", "moe_topk", "moe_k", "top_k_experts",
-      "moe_top_k"}},
+    {{"num_experts_per_tok", "num_experts_per_token", "experts_per_token", "moe_topk", "moe_k",
+      "top_k_experts", "moe_top_k"}},
     {{"moe_intermediate_size", "expert_ffn_hidden_size"}},
     {{"n_shared_experts", "num_shared_experts", "num_shared_expert", "moe_num_shared_experts"}},
-    {{"moe_shared_expert_intermediate_size", "shared_expert_intermediate_size", "shared_intermediate_size",
-      "share_expert_dim"}},
+    {{"moe_shared_expert_intermediate_size", "shared_expert_intermediate_size",
+      "shared_intermediate_size", "share_expert_dim"}},
     {{"moe_latent_size", "routed_expert_hidden_size"}},
     {{"n_group"}},
     {{"topk_group"}},
@@ -96,20 +96,26 @@ constexpr HfField kFields[] = {
 };
 
 constexpr std::string_view kPerLayer[] = {
-    "layer_types",        "mlp_layer_types",         "indexer_types",     "compress_ratios", "moe_layer_freq",
-    "layers_block_type",  "hybrid_override_pattern", "hybrid_layer_pattern", "moe_topk",
-    "moe_intermediate_size", "num_shared_expert"};
+    "layer_types",    "mlp_layer_types",       "indexer_types",           "compress_ratios",
+    "moe_layer_freq", "layers_block_type",     "hybrid_override_pattern", "hybrid_layer_pattern",
+    "moe_topk",       "moe_intermediate_size", "num_shared_expert"};
 
 constexpr std::string_view kLayerIndexLists[] = {"mlp_only_layers", "moe_layers_enum"};
 
 constexpr HfUnmodelled kUnmodelled[] = {
     {"attention_chunk_size",
-     "attention in chunks is priced as full attention: above that sequence length its cost is an upper bound"},
-    {"cla_share_factor", "K and V shared between layers are counted in every layer: attention weights are an upper bound"},
-    {"num_kv_shared_layers", "K and V shared between layers are counted in every layer: weights are an upper bound"},
-    {"hidden_size_per_layer_input", "per-layer embeddings are not counted: parameters are a lower bound"},
+     "attention in chunks is priced as full attention: above that sequence length its cost is an "
+     "upper bound"},
+    {"cla_share_factor",
+     "K and V shared between layers are counted in every layer: attention weights are an upper "
+     "bound"},
+    {"num_kv_shared_layers",
+     "K and V shared between layers are counted in every layer: weights are an upper bound"},
+    {"hidden_size_per_layer_input",
+     "per-layer embeddings are not counted: parameters are a lower bound"},
     {"use_double_wide_mlp", "the double-width MLP is counted once: MLP cost is a lower bound"},
-    {"mtp_use_dedicated_embeddings", "the MTP layers' own embedding is not counted: memory is a lower bound"},
+    {"mtp_use_dedicated_embeddings",
+     "the MTP layers' own embedding is not counted: memory is a lower bound"},
     {"hc_mult", "hyper-connection weights and mixing are not counted in parameters and FLOPs"},
     {"num_hash_layers", "hash-routed layers are priced with a router like the others"},
     {"vision_config", "the vision tower is not modelled: text part only"},
@@ -117,21 +123,64 @@ constexpr HfUnmodelled kUnmodelled[] = {
     {"talker_config", "the talker is not modelled: text part only"},
 };
 
-constexpr std::string_view kIrrelevant[] = {
-    "architectures", "auto_map", "aux_loss_alpha", "chunk_size", "dtype", "ep_size", "expand", "expert_dtype",
-    "final_logit_softcapping", "ignore_index", "id2label", "label2id", "index_share_for_mtp_iteration",
-    "index_topk_pattern", "mamba_hidden_act", "max_position_embeddings", "mlp_bias", "model_type",
-    "moe_router_dtype", "moe_shared_expert_overlap", "mtp_transformer_layers", "name_or_path", "norm_topk_prob",
-    "num_logits_to_keep", "output_router_logits", "partial_rotary_factor", "prefix", "pretraining_tp",
-    "qk_head_dim", "qk_norm_type", "quantization_config", "rotary_dim", "routed_scaling_factor",
-    "router_aux_loss_coef", "routing_alpha", "seq_aux", "swiglu_limit", "swiglu_alpha", "tokenizer_class",
-    "torch_dtype", "transformers_version", "use_bias", "use_bidirectional_attention", "use_cache",
-    "use_conv_bias", "use_mamba_kernels", "enable_moe_block", "vocab_size_per_layer_input", "num_beam_groups",
-    "attention_dropout", "initializer_range", "initial_context_length", "clip_qkv", "embedding_multiplier"};
+constexpr std::string_view kIrrelevant[] = {"architectures",
+                                            "auto_map",
+                                            "aux_loss_alpha",
+                                            "chunk_size",
+                                            "dtype",
+                                            "ep_size",
+                                            "expand",
+                                            "expert_dtype",
+                                            "final_logit_softcapping",
+                                            "ignore_index",
+                                            "id2label",
+                                            "label2id",
+                                            "index_share_for_mtp_iteration",
+                                            "index_topk_pattern",
+                                            "mamba_hidden_act",
+                                            "max_position_embeddings",
+                                            "mlp_bias",
+                                            "model_type",
+                                            "moe_router_dtype",
+                                            "moe_shared_expert_overlap",
+                                            "mtp_transformer_layers",
+                                            "name_or_path",
+                                            "norm_topk_prob",
+                                            "num_logits_to_keep",
+                                            "output_router_logits",
+                                            "partial_rotary_factor",
+                                            "prefix",
+                                            "pretraining_tp",
+                                            "qk_head_dim",
+                                            "qk_norm_type",
+                                            "quantization_config",
+                                            "rotary_dim",
+                                            "routed_scaling_factor",
+                                            "router_aux_loss_coef",
+                                            "routing_alpha",
+                                            "seq_aux",
+                                            "swiglu_limit",
+                                            "swiglu_alpha",
+                                            "tokenizer_class",
+                                            "torch_dtype",
+                                            "transformers_version",
+                                            "use_bias",
+                                            "use_bidirectional_attention",
+                                            "use_cache",
+                                            "use_conv_bias",
+                                            "use_mamba_kernels",
+                                            "enable_moe_block",
+                                            "vocab_size_per_layer_input",
+                                            "num_beam_groups",
+                                            "attention_dropout",
+                                            "initializer_range",
+                                            "initial_context_length",
+                                            "clip_qkv",
+                                            "embedding_multiplier"};
 
-constexpr std::string_view kIrrelevantParts[] = {"rope", "_eps",   "epsilon",  "token_id", "token_index", "dropout",
-                                                 "init", "_range", "jitter",   "loss_coef", "cache",     "sinkhorn",
-                                                 "ssm_dtype",      "scaling",  "temperature"};
+constexpr std::string_view kIrrelevantParts[] = {
+    "rope",   "_eps",      "epsilon", "token_id", "token_index", "dropout", "init",       "_range",
+    "jitter", "loss_coef", "cache",   "sinkhorn", "ssm_dtype",   "scaling", "temperature"};
 
 bool contains(std::span<const std::string_view> list, std::string_view key) {
   return std::find(list.begin(), list.end(), key) != list.end();
@@ -156,8 +205,9 @@ std::span<const HfUnmodelled> hf_unmodelled() { return kUnmodelled; }
 
 bool is_irrelevant(std::string_view key) {
   if (contains(kIrrelevant, key)) return true;
-  return std::any_of(std::begin(kIrrelevantParts), std::end(kIrrelevantParts),
-                     [&](std::string_view part) { return key.find(part) != std::string_view::npos; });
+  return std::any_of(
+      std::begin(kIrrelevantParts), std::end(kIrrelevantParts),
+      [&](std::string_view part) { return key.find(part) != std::string_view::npos; });
 }
 
 std::vector<std::string> hf_field_names() {

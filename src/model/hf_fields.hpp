@@ -1,5 +1,6 @@
 #pragma once
-/// The names one quantity goes by in Hugging Face configs, and what to make of keys that are no quantity of ours.
+/// The names one quantity goes by in Hugging Face configs, and what to make of keys that are no
+/// quantity of ours.
 #include <array>
 #include <span>
 #include <string>
@@ -20,7 +21,8 @@ std::span<const HfField> hf_fields();
 /// The field a key spells, or nullptr.
 const HfField* hf_field(std::string_view key);
 
-/// Per-layer lists and strings: cutting layers keeps their front (and an MTP tail beyond the decoder layers).
+/// Per-layer lists and strings: cutting layers keeps their front (and an MTP tail beyond the
+/// decoder layers).
 bool is_per_layer(std::string_view key);
 /// Lists of layer numbers.
 bool is_layer_index_list(std::string_view key);

@@ -1,4 +1,5 @@
-/// model_overrides on a HF config: replaced before anything is interpreted, so every rule sees one consistent config.
+/// model_overrides on a HF config: replaced before anything is interpreted, so every rule sees one
+/// consistent config.
 #include <algorithm>
 
 #include "model/hf_config.hpp"
@@ -17,7 +18,8 @@ void collect_keys(const Node& map, std::vector<std::string>& keys) {
 
 /// vision_config and the like have their own num_hidden_layers.
 bool is_unmodelled(std::string_view key) {
-  return std::any_of(hf_unmodelled().begin(), hf_unmodelled().end(), [&](const HfUnmodelled& u) { return u.key == key; });
+  return std::any_of(hf_unmodelled().begin(), hf_unmodelled().end(),
+                     [&](const HfUnmodelled& u) { return u.key == key; });
 }
 
 /// Replaces every entry that `same` accepts, on every level; true if there was one.
@@ -60,20 +62,24 @@ void cut_layers(Node& scope, std::size_t from, std::size_t to) {
                e.key == "hybrid_override_pattern") {
       e.value.scalar.resize(to);
     } else if (is_layer_index_list(e.key) && e.value.is_sequence()) {
-      std::erase_if(e.value.items, [&](const Node& n) { return n.as_int().value_or(0) >= static_cast<long long>(to); });
+      std::erase_if(e.value.items, [&](const Node& n) {
+        return n.as_int().value_or(0) >= static_cast<long long>(to);
+      });
     }
   }
 }
 
 }  // namespace
 
-void apply_hf_overrides(Node& root, const nlohmann::ordered_json& overrides, Diagnostics& problems) {
+void apply_hf_overrides(Node& root, const nlohmann::ordered_json& overrides,
+                        Diagnostics& problems) {
   std::vector<std::string> known = hf_field_names();
   collect_keys(root, known);
   for (const auto& [key, json] : overrides.items()) {
     const std::string name = key;
     if (std::find(known.begin(), known.end(), name) == known.end()) {
-      problems.push_back({"", 0, 0, "model_overrides." + name, "is not a key of this model's config", suggestion(name, known)});
+      problems.push_back({"", 0, 0, "model_overrides." + name,
+                          "is not a key of this model's config", suggestion(name, known)});
       continue;
     }
     Result<Node> value = parse_value(json.dump(), "model_overrides");
@@ -86,10 +92,14 @@ void apply_hf_overrides(Node& root, const nlohmann::ordered_json& overrides, Dia
     if (field != nullptr && field->canonical() == "num_hidden_layers") {
       const long long layers = value.value().as_int().value_or(0);
       if (layers > 0) cut_layers(scope, current_layers(scope), static_cast<std::size_t>(layers));
-      const bool patterned = scope.find("layers_block_type") != nullptr && scope.find("num_hidden_layers") == nullptr;
-      if (patterned && layers > 0 && static_cast<std::size_t>(layers) == current_layers(scope)) continue;
+      const bool patterned =
+          scope.find("layers_block_type") != nullptr && scope.find("num_hidden_layers") == nullptr;
+      if (patterned && layers > 0 && static_cast<std::size_t>(layers) == current_layers(scope))
+        continue;
     }
-    const auto same = [&](std::string_view other) { return field != nullptr ? field->has(other) : other == name; };
+    const auto same = [&](std::string_view other) {
+      return field != nullptr ? field->has(other) : other == name;
+    };
     if (!replace(root, value.value(), same)) scope.entries.push_back({name, Mark{}, value.value()});
   }
 }

@@ -31,7 +31,8 @@ void read_globals(HfConfig& config, ModelSpec& m) {
   m.architecture = config.architecture_name();
   m.hidden_size = config.required("hidden_size");
   m.vocab_size = config.required("vocab_size");
-  m.untie_embeddings_and_output_weights = !config.flag("tie_word_embeddings", has_trait(config, kTied));
+  m.untie_embeddings_and_output_weights =
+      !config.flag("tie_word_embeddings", has_trait(config, kTied));
   const std::string activation = config.text("hidden_act");
   m.gated_linear_unit = activation != "relu2" && activation != "squared_relu";
   m.add_bias_linear = has_trait(config, kBiases);
@@ -53,7 +54,8 @@ void read_hybrid_layers(HfConfig& config, ModelSpec& m, const std::vector<Hybrid
   m.hybrid = true;
   for (const HybridLayer& layer : pattern) m.layers.push_back(hybrid_layer(config, m, layer));
   if (m.mtp_num_layers == 0) return;
-  const std::vector<HybridLayer> depth = hybrid_layers(config, "mtp_hybrid_override_pattern", "mtp_layers_block_type");
+  const std::vector<HybridLayer> depth =
+      hybrid_layers(config, "mtp_hybrid_override_pattern", "mtp_layers_block_type");
   for (const HybridLayer& layer : depth) m.mtp_pattern.push_back(hybrid_layer(config, m, layer));
   if (depth.empty()) m.mtp_pattern = {m.layers.back()};
 }
@@ -61,7 +63,8 @@ void read_hybrid_layers(HfConfig& config, ModelSpec& m, const std::vector<Hybrid
 void read_uniform_layers(HfConfig& config, ModelSpec& m, int num_layers) {
   const std::vector<Mixer> mixers = import_mixers(config, num_layers);
   const std::vector<FfnKind> kinds = import_ffn_kinds(config, num_layers);
-  for (std::size_t i = 0; i < kinds.size(); ++i) m.layers.push_back({intern(m, mixers[i], config), kinds[i]});
+  for (std::size_t i = 0; i < kinds.size(); ++i)
+    m.layers.push_back({intern(m, mixers[i], config), kinds[i]});
   if (m.mtp_num_layers > 0) m.mtp_pattern = {{intern(m, mixers.back(), config), kinds.back()}};
 }
 
@@ -78,10 +81,12 @@ std::string join(const std::vector<std::string>& words) {
   return text;
 }
 
-/// Sorts every key of every level: used, irrelevant, not modelled (its own warning), unknown (one summary).
+/// Sorts every key of every level: used, irrelevant, not modelled (its own warning), unknown (one
+/// summary).
 void warn(const HfConfig& config, ModelSpec& m) {
   if (config.architecture() == nullptr) {
-    m.warnings.push_back("architecture '" + m.architecture + "' is not in the table: read by its key names alone");
+    m.warnings.push_back("architecture '" + m.architecture +
+                         "' is not in the table: read by its key names alone");
   }
   std::vector<std::string> unknown;
   for (const Node* scope : config.scopes()) {
@@ -92,22 +97,24 @@ void warn(const HfConfig& config, ModelSpec& m) {
         if (matters(e.value)) m.warnings.push_back(e.key + ": " + std::string(gap->effect));
         continue;
       }
-      const bool nesting = e.value.is_map() && std::find(config.scopes().begin(), config.scopes().end(), &e.value) !=
-                                                   config.scopes().end();
+      const bool nesting =
+          e.value.is_map() && std::find(config.scopes().begin(), config.scopes().end(), &e.value) !=
+                                  config.scopes().end();
       const bool known = nesting || e.key.starts_with("_") || e.key == "linear_attn_config" ||
                          hf_field(e.key) != nullptr || is_irrelevant(e.key);
       if (!known) unknown.push_back(e.key);
     }
   }
-  if (!unknown.empty()) m.warnings.push_back("unknown keys, taken to cost nothing: " + join(unknown));
+  if (!unknown.empty())
+    m.warnings.push_back("unknown keys, taken to cost nothing: " + join(unknown));
 }
 
 void refuse_idle_overrides(HfConfig& config, const std::vector<std::string>& overridden) {
   for (const std::string& key : overridden) {
     const HfField* field = hf_field(key);
     if (field == nullptr || config.asked().count(std::string(field->canonical())) > 0) continue;
-    config.problems().push_back(
-        {config.document().file, 0, 0, "model_overrides." + key, "has no effect on this model", "remove it"});
+    config.problems().push_back({config.document().file, 0, 0, "model_overrides." + key,
+                                 "has no effect on this model", "remove it"});
   }
 }
 
@@ -129,7 +136,8 @@ char block_letter(const std::string& word) {
 
 }  // namespace
 
-std::vector<HybridLayer> hybrid_layers(HfConfig& config, std::string_view pattern_field, std::string_view list_field) {
+std::vector<HybridLayer> hybrid_layers(HfConfig& config, std::string_view pattern_field,
+                                       std::string_view list_field) {
   std::string letters;
   std::string_view field = pattern_field;
   if (config.has(list_field)) {
@@ -154,12 +162,14 @@ int layer_count(HfConfig& config, const std::vector<HybridLayer>& hybrid) {
   if (hybrid.empty() || config.has("num_hidden_layers")) {
     layers = config.required("num_hidden_layers");
     if (!hybrid.empty() && static_cast<std::size_t>(layers) != hybrid.size()) {
-      config.complain("num_hidden_layers",
-                      "is " + std::to_string(layers) + " but the layer pattern has " + std::to_string(hybrid.size()) + " layers");
+      config.complain("num_hidden_layers", "is " + std::to_string(layers) +
+                                               " but the layer pattern has " +
+                                               std::to_string(hybrid.size()) + " layers");
     }
   }
   if (layers > kMostLayers) {
-    config.complain("num_hidden_layers", "is out of range", "at most " + std::to_string(kMostLayers));
+    config.complain("num_hidden_layers", "is out of range",
+                    "at most " + std::to_string(kMostLayers));
   }
   return std::min(layers, kMostLayers);
 }
@@ -167,11 +177,14 @@ int layer_count(HfConfig& config, const std::vector<HybridLayer>& hybrid) {
 bool check_length(HfConfig& config, std::string_view field, std::size_t entries, int num_layers) {
   const auto layers = static_cast<std::size_t>(num_layers);
   const auto tail = static_cast<std::size_t>(config.count("num_nextn_predict_layers"));
-  if (entries == layers || entries == layers + tail || (entries == layers + 1 && field == "compress_ratios")) {
+  if (entries == layers || entries == layers + tail ||
+      (entries == layers + 1 && field == "compress_ratios")) {
     return true;
   }
-  config.complain(field, "has " + std::to_string(entries) + " entries for " + std::to_string(num_layers) + " layers",
-                  "one entry per layer");
+  config.complain(
+      field,
+      "has " + std::to_string(entries) + " entries for " + std::to_string(num_layers) + " layers",
+      "one entry per layer");
   return false;
 }
 
@@ -185,7 +198,8 @@ Result<ModelSpec> import_hf(const Document& doc, const Node& root, const std::st
   m.mixers = {Mixer{}};
   read_globals(config, m);
   m.moe = import_moe(config);
-  const std::vector<HybridLayer> pattern = hybrid_layers(config, "hybrid_override_pattern", "layers_block_type");
+  const std::vector<HybridLayer> pattern =
+      hybrid_layers(config, "hybrid_override_pattern", "layers_block_type");
   const int num_layers = layer_count(config, pattern);
   if (pattern.empty()) {
     read_uniform_layers(config, m, num_layers);
@@ -193,7 +207,8 @@ Result<ModelSpec> import_hf(const Document& doc, const Node& root, const std::st
     read_hybrid_layers(config, m, pattern);
   }
   const auto is_dense = [](const LayerKind& l) { return l.ffn == FfnKind::dense; };
-  if (std::any_of(m.layers.begin(), m.layers.end(), is_dense)) m.ffn_hidden_size = dense_ffn_width(config);
+  if (std::any_of(m.layers.begin(), m.layers.end(), is_dense))
+    m.ffn_hidden_size = dense_ffn_width(config);
   for (const SpecProblem& p : check_spec(m)) config.complain(p.hf, p.message);
   refuse_idle_overrides(config, overridden);
   if (!problems.empty()) return problems;

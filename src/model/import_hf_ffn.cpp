@@ -12,7 +12,8 @@ bool has_trait(const HfConfig& config, HfTrait trait) {
   return a != nullptr && a->has(trait);
 }
 
-/// intermediate_size is the expert width where there is no moe_intermediate_size (Mixtral, GPT-OSS, OLMoE, Llama-4, ...).
+/// intermediate_size is the expert width where there is no moe_intermediate_size (Mixtral, GPT-OSS,
+/// OLMoE, Llama-4, ...).
 int expert_width(HfConfig& config) {
   if (config.has("moe_intermediate_size")) return config.required("moe_intermediate_size");
   return config.required("intermediate_size");
@@ -20,8 +21,11 @@ int expert_width(HfConfig& config) {
 
 int shared_width(HfConfig& config, int expert) {
   if (has_trait(config, kParallelDense)) return config.required("intermediate_size");
-  if (config.has("moe_shared_expert_intermediate_size")) return config.count("moe_shared_expert_intermediate_size");
-  const long long width = static_cast<long long>(config.count("n_shared_experts", has_trait(config, kOneShared) ? 1 : 0)) * expert;
+  if (config.has("moe_shared_expert_intermediate_size"))
+    return config.count("moe_shared_expert_intermediate_size");
+  const long long width = static_cast<long long>(config.count(
+                              "n_shared_experts", has_trait(config, kOneShared) ? 1 : 0)) *
+                          expert;
   if (width > 1'000'000'000) config.complain("n_shared_experts", "is out of range");
   return static_cast<int>(std::min(width, 1'000'000'000LL));
 }
@@ -41,7 +45,8 @@ std::vector<FfnKind> kinds_from_words(HfConfig& config, int num_layers) {
   std::vector<FfnKind> kinds;
   for (const std::string& word : config.words("mlp_layer_types")) {
     if (word != "dense" && word != "sparse" && word != "moe") {
-      config.complain("mlp_layer_types", "'" + word + "' is not a known layer type", "one of dense, sparse");
+      config.complain("mlp_layer_types", "'" + word + "' is not a known layer type",
+                      "one of dense, sparse");
     }
     kinds.push_back(word == "dense" ? FfnKind::dense : FfnKind::moe);
   }
@@ -50,8 +55,8 @@ std::vector<FfnKind> kinds_from_words(HfConfig& config, int num_layers) {
   const auto leading = std::find(kinds.begin(), kinds.end(), FfnKind::moe) - kinds.begin();
   if (config.has("first_k_dense_replace") &&
       std::min(config.count("first_k_dense_replace"), num_layers) != leading) {
-    config.complain("first_k_dense_replace", "contradicts mlp_layer_types, which starts with " + std::to_string(leading) +
-                                                 " dense layers");
+    config.complain("first_k_dense_replace", "contradicts mlp_layer_types, which starts with " +
+                                                 std::to_string(leading) + " dense layers");
   }
   return kinds;
 }
@@ -95,7 +100,8 @@ std::vector<FfnKind> kinds_by_rule(HfConfig& config, int num_layers) {
   const int qwen_step = config.count("decoder_sparse_step", 1);
   const std::vector<int> dense_only = config.integers("mlp_only_layers");
   const int llama_step = std::max(1, config.count("interleave_moe_layer_step", 1));
-  const int start = config.count("moe_layer_start_index"), end = config.count("moe_layer_end_index", num_layers - 1);
+  const int start = config.count("moe_layer_start_index"),
+            end = config.count("moe_layer_end_index", num_layers - 1);
   const int interval = std::max(1, config.count("moe_layer_interval", 1));
   return kinds_where(num_layers, [&](int i) {
     const bool deepseek = i >= first && i % freq == 0;
@@ -113,14 +119,16 @@ MoeSpec import_moe(HfConfig& config) {
   moe.num_moe_experts = config.count("n_routed_experts");
   if (moe.num_moe_experts == 0) {
     if (config.count("num_experts_per_tok") > 0) {
-      config.complain("n_routed_experts", "is 0 but num_experts_per_tok is not", "drop both for a dense model");
+      config.complain("n_routed_experts", "is 0 but num_experts_per_tok is not",
+                      "drop both for a dense model");
     }
     return moe;
   }
   moe.moe_router_topk = config.required("num_experts_per_tok");
   moe.moe_ffn_hidden_size = expert_width(config);
   moe.moe_shared_expert_intermediate_size = shared_width(config, moe.moe_ffn_hidden_size);
-  moe.moe_shared_expert_gate = moe.moe_shared_expert_intermediate_size > 0 && has_trait(config, kSharedGate);
+  moe.moe_shared_expert_gate =
+      moe.moe_shared_expert_intermediate_size > 0 && has_trait(config, kSharedGate);
   moe.moe_latent_size = config.count("moe_latent_size");
   moe.add_bias = has_trait(config, kBiases);
   read_router(config, moe);

@@ -13,15 +13,17 @@ bool has_trait(const HfConfig& config, HfTrait trait) {
 int kv_heads(HfConfig& config, int heads) {
   const bool defaults = config.architecture() == nullptr || has_trait(config, kMultiHead);
   if (defaults && !config.has("num_key_value_heads")) return heads;
-  return config.required("num_key_value_heads", "equal to num_attention_heads for multi-head attention");
+  return config.required("num_key_value_heads",
+                         "equal to num_attention_heads for multi-head attention");
 }
 
 int head_dim(HfConfig& config, int heads) {
   if (config.has("head_dim")) return config.required("head_dim");
   const int hidden = config.required("hidden_size");
   if (config.has("hidden_size") && hidden % heads != 0) {
-    config.complain("num_attention_heads",
-                    "does not divide hidden_size (" + std::to_string(hidden) + ") and head_dim is not given");
+    config.complain(
+        "num_attention_heads",
+        "does not divide hidden_size (" + std::to_string(hidden) + ") and head_dim is not given");
   }
   return std::max(1, hidden / heads);
 }
@@ -90,16 +92,20 @@ Mixer gated_delta_net(HfConfig& config) {
   return x;
 }
 
-/// Kimi-Linear / K3: a map linear_attn_config {kda_layers (1-based), num_heads, head_dim, short_conv_kernel_size}.
+/// Kimi-Linear / K3: a map linear_attn_config {kda_layers (1-based), num_heads, head_dim,
+/// short_conv_kernel_size}.
 Mixer kimi_delta(HfConfig& config, const Node& map, std::vector<int>& layers) {
   MapReader reader(config.document(), map, "linear_attn_config", config.problems());
   Mixer x;
   x.kind = MixerKind::kda;
-  x.linear_num_key_heads = x.linear_num_value_heads = std::max(1, reader.required_integer("num_heads"));
-  x.linear_key_head_dim = x.linear_value_head_dim = std::max(1, reader.required_integer("head_dim"));
+  x.linear_num_key_heads = x.linear_num_value_heads =
+      std::max(1, reader.required_integer("num_heads"));
+  x.linear_key_head_dim = x.linear_value_head_dim =
+      std::max(1, reader.required_integer("head_dim"));
   x.linear_conv_kernel_dim = std::max(1, reader.required_integer("short_conv_kernel_size"));
   if (const Node* list = reader.require("kda_layers")) {
-    for (const Node& item : list->items) layers.push_back(static_cast<int>(item.as_int().value_or(0)));
+    for (const Node& item : list->items)
+      layers.push_back(static_cast<int>(item.as_int().value_or(0)));
   }
   return x;
 }
@@ -114,7 +120,8 @@ Mixer sliding_variant(HfConfig& config, Mixer x) {
   return x;
 }
 
-/// A full layer of a sliding model: other widths where the config has them (Gemma-4 global_*), K reused as V.
+/// A full layer of a sliding model: other widths where the config has them (Gemma-4 global_*), K
+/// reused as V.
 Mixer global_variant(HfConfig& config, Mixer x) {
   x.num_query_groups = config.count("num_global_key_value_heads", x.num_query_groups);
   x.qk_head_dim = config.count("global_head_dim", x.qk_head_dim);
@@ -134,8 +141,9 @@ std::vector<Reach> reaches_from_words(HfConfig& config, int num_layers) {
       reaches.push_back(Reach::linear);
     } else {
       if (word != "full_attention" && word != "chunked_attention" && word != "attention") {
-        config.complain("layer_types", "'" + word + "' is not a known layer type",
-                        "one of full_attention, sliding_attention, chunked_attention, linear_attention");
+        config.complain(
+            "layer_types", "'" + word + "' is not a known layer type",
+            "one of full_attention, sliding_attention, chunked_attention, linear_attention");
       }
       reaches.push_back(Reach::full);
     }
@@ -177,7 +185,8 @@ std::vector<Mixer> gqa_layers(HfConfig& config, int num_layers) {
     if (reach == Reach::linear) {
       mixers.push_back(gated_delta_net(config));
     } else {
-      mixers.push_back(reach == Reach::sliding ? sliding_variant(config, base) : global_variant(config, base));
+      mixers.push_back(reach == Reach::sliding ? sliding_variant(config, base)
+                                               : global_variant(config, base));
     }
   }
   // Megatron's MTP layers copy the last decoder layer
@@ -185,13 +194,15 @@ std::vector<Mixer> gqa_layers(HfConfig& config, int num_layers) {
   return mixers;
 }
 
-/// DSA: which layers compute a fresh top-k. Layer n (1-based) does iff max(n - max(offset, 1), 0) mod freq = 0.
+/// DSA: which layers compute a fresh top-k. Layer n (1-based) does iff max(n - max(offset, 1), 0)
+/// mod freq = 0.
 std::vector<Mixer> mla_layers(HfConfig& config, int num_layers) {
   const Mixer base = mla(config);
   std::vector<Mixer> mixers(static_cast<std::size_t>(num_layers), base);
   if (base.index_topk > 0) {
     const std::vector<std::string> types = config.words("indexer_types");
-    if (config.has("indexer_types")) check_length(config, "indexer_types", types.size(), num_layers);
+    if (config.has("indexer_types"))
+      check_length(config, "indexer_types", types.size(), num_layers);
     const int every = std::max(1, config.count("index_topk_freq", 1));
     const int offset = std::max(1, config.count("index_skip_topk_offset", 1));
     for (int i = 0; i < num_layers; ++i) {
@@ -207,7 +218,8 @@ std::vector<Mixer> mla_layers(HfConfig& config, int num_layers) {
 std::vector<Mixer> csa_layers(HfConfig& config, int num_layers) {
   const Mixer base = csa(config);
   std::vector<int> ratios = config.integers("compress_ratios");
-  if (!config.has("compress_ratios")) config.required("compress_ratios", "one ratio per layer: 0, 4 or 128");
+  if (!config.has("compress_ratios"))
+    config.required("compress_ratios", "one ratio per layer: 0, 4 or 128");
   check_length(config, "compress_ratios", ratios.size(), num_layers);
   ratios.resize(std::max(ratios.size(), static_cast<std::size_t>(num_layers)), 0);
   if (ratios.size() == static_cast<std::size_t>(num_layers)) ratios.push_back(ratios.back());
@@ -215,7 +227,8 @@ std::vector<Mixer> csa_layers(HfConfig& config, int num_layers) {
   std::vector<Mixer> mixers;
   for (int ratio : ratios) {
     if (ratio != 0 && ratio != 4 && ratio != 128) {
-      config.complain("compress_ratios", std::to_string(ratio) + " is not a known ratio", "one of 0, 4, 128");
+      config.complain("compress_ratios", std::to_string(ratio) + " is not a known ratio",
+                      "one of 0, 4, 128");
     }
     Mixer x = base;
     x.compress_ratio = ratio;
@@ -249,7 +262,8 @@ Mixer import_mamba(HfConfig& config) {
 }
 
 std::vector<Mixer> import_mixers(HfConfig& config, int num_layers) {
-  if (config.has("o_lora_rank") || config.has("compress_ratios")) return csa_layers(config, num_layers);
+  if (config.has("o_lora_rank") || config.has("compress_ratios"))
+    return csa_layers(config, num_layers);
   std::vector<Mixer> mixers =
       config.has("kv_lora_rank") ? mla_layers(config, num_layers) : gqa_layers(config, num_layers);
   if (const Node* map = linear_attn_config(config)) {

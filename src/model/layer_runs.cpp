@@ -17,7 +17,8 @@ std::vector<std::string> layer_runs(const std::vector<std::string>& tokens) {
   std::vector<std::string> runs;
   for (std::size_t at = 0; at < tokens.size();) {
     std::size_t best_period = 1, best_count = repeats(tokens, at, 1);
-    for (std::size_t period = 2; period <= kLongestPeriod && at + period <= tokens.size(); ++period) {
+    for (std::size_t period = 2; period <= kLongestPeriod && at + period <= tokens.size();
+         ++period) {
       const std::size_t count = repeats(tokens, at, period);
       if (count > 1 && count * period > best_count * best_period) {
         best_period = period;

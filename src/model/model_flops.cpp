@@ -1,4 +1,5 @@
-/// Feed-forward, MTP and logits, and the sum over layers. Ref: flop_utils.py, transformer_flops and hybrid_flops.
+/// Feed-forward, MTP and logits, and the sum over layers. Ref: flop_utils.py, transformer_flops and
+/// hybrid_flops.
 #include "model/flops.hpp"
 #include "moecast/model_io.hpp"
 
@@ -6,13 +7,20 @@ namespace moecast {
 
 double mixer_flops(const ModelSpec& m, const Mixer& mixer, int seq_length) {
   switch (mixer.kind) {
-    case MixerKind::none: return 0.0;
-    case MixerKind::gqa: return gqa_flops(m, mixer, seq_length);
-    case MixerKind::mla: return mla_flops(m, mixer, seq_length);
-    case MixerKind::csa: return csa_flops(m, mixer, seq_length);
-    case MixerKind::gdn: return gdn_flops(m, mixer);
-    case MixerKind::kda: return kda_flops(m, mixer);
-    case MixerKind::mamba: return mamba_flops(m, mixer);
+    case MixerKind::none:
+      return 0.0;
+    case MixerKind::gqa:
+      return gqa_flops(m, mixer, seq_length);
+    case MixerKind::mla:
+      return mla_flops(m, mixer, seq_length);
+    case MixerKind::csa:
+      return csa_flops(m, mixer, seq_length);
+    case MixerKind::gdn:
+      return gdn_flops(m, mixer);
+    case MixerKind::kda:
+      return kda_flops(m, mixer);
+    case MixerKind::mamba:
+      return mamba_flops(m, mixer);
   }
   return 0.0;
 }
@@ -24,7 +32,8 @@ double ffn_flops(const ModelSpec& m, FfnKind kind) {
   if (kind == FfnKind::dense) return 6.0 * h * m.ffn_hidden_size * matrices;
   const double z = m.moe.moe_latent_size;
   const double width = z > 0 ? z : h;
-  const double experts = width * m.moe.moe_ffn_hidden_size * m.moe.moe_router_topk * matrices + 2.0 * h * z;
+  const double experts =
+      width * m.moe.moe_ffn_hidden_size * m.moe.moe_router_topk * matrices + 2.0 * h * z;
   return 6.0 * (experts + h * m.moe.moe_shared_expert_intermediate_size * matrices);
 }
 
@@ -40,8 +49,10 @@ int padded_vocab_size(const ModelSpec& m, int tp) {
 double model_flops_per_token(const ModelSpec& m, int seq_length, int tp) {
   const double h = m.hidden_size, depths = m.mtp_num_layers;
   double decoder = 0.0, depth = 0.0;
-  for (const LayerKind& layer : m.layers) decoder += layer_model_flops_per_token(m, layer, seq_length);
-  for (const LayerKind& layer : m.mtp_pattern) depth += layer_model_flops_per_token(m, layer, seq_length);
+  for (const LayerKind& layer : m.layers)
+    decoder += layer_model_flops_per_token(m, layer, seq_length);
+  for (const LayerKind& layer : m.mtp_pattern)
+    depth += layer_model_flops_per_token(m, layer, seq_length);
   // norms and eh_proj of an MTP depth; the hybrid path leaves them out
   if (!m.hybrid) depth += 6.0 * (3.0 * h + 2.0 * h * h);
   const double logits = 6.0 * h * padded_vocab_size(m, tp);

@@ -24,7 +24,8 @@ void read_fields(std::span<const SpecField<T>> fields, MapReader& reader, T& val
 
 /// Only what differs from the default.
 template <typename T>
-void write_fields(std::span<const SpecField<T>> fields, const T& value, nlohmann::ordered_json& json) {
+void write_fields(std::span<const SpecField<T>> fields, const T& value,
+                  nlohmann::ordered_json& json) {
   const T defaults{};
   for (const SpecField<T>& f : fields) {
     const std::string key(f.key);
@@ -38,8 +39,10 @@ std::vector<std::string> mixer_names(const ModelSpec& m) {
   std::vector<std::string> names;
   for (std::size_t i = 0; i < m.mixers.size(); ++i) {
     const auto same = [&](const Mixer& other) { return other.kind == m.mixers[i].kind; };
-    const auto earlier = std::count_if(m.mixers.begin(), m.mixers.begin() + static_cast<std::ptrdiff_t>(i), same);
-    names.push_back(std::string(mixer_kind_name(m.mixers[i].kind)) + (earlier > 0 ? std::to_string(earlier + 1) : ""));
+    const auto earlier =
+        std::count_if(m.mixers.begin(), m.mixers.begin() + static_cast<std::ptrdiff_t>(i), same);
+    names.push_back(std::string(mixer_kind_name(m.mixers[i].kind)) +
+                    (earlier > 0 ? std::to_string(earlier + 1) : ""));
   }
   return names;
 }
@@ -49,7 +52,9 @@ std::vector<std::string> layer_tokens(const ModelSpec& m, const std::vector<Laye
   std::vector<std::string> tokens;
   for (const LayerKind& layer : layers) {
     std::string token = layer.mixer > 0 ? names.at(layer.mixer) : "";
-    const std::string ffn = layer.ffn == FfnKind::dense ? "dense" : layer.ffn == FfnKind::moe ? "moe" : "";
+    const std::string ffn = layer.ffn == FfnKind::dense ? "dense"
+                            : layer.ffn == FfnKind::moe ? "moe"
+                                                        : "";
     token += (token.empty() || ffn.empty() ? "" : "+") + ffn;
     tokens.push_back(token.empty() ? "none" : token);
   }
@@ -71,10 +76,12 @@ class NativeReader {
     if (const Node* node = reader.get("moe")) read_moe(*node, m);
     read_mixers(reader.require("mixers"), m);
     m.layers = read_layers(reader.require("layers"), "layers");
-    if (const Node* node = reader.get("mtp_pattern")) m.mtp_pattern = read_layers(node, "mtp_pattern");
+    if (const Node* node = reader.get("mtp_pattern"))
+      m.mtp_pattern = read_layers(node, "mtp_pattern");
     read_warnings(reader.get("warnings"), m);
     reader.finish();
-    if (m.mtp_num_layers > 0 && m.mtp_pattern.empty() && !m.layers.empty()) m.mtp_pattern = {m.layers.back()};
+    if (m.mtp_num_layers > 0 && m.mtp_pattern.empty() && !m.layers.empty())
+      m.mtp_pattern = {m.layers.back()};
     if (m.layers.empty()) complain(doc_.root, "layers", "there must be at least one layer");
     return m;
   }
@@ -97,13 +104,15 @@ class NativeReader {
     if (!node->is_map()) return complain(*node, "mixers", "must be a map from a name to a mixer");
     for (const Node::Entry& e : node->entries) {
       const std::string path = "mixers." + e.key;
-      if (e.key == "none" || e.key == "moe" || e.key == "dense" || e.key.find_first_of(" +,") != std::string::npos) {
+      if (e.key == "none" || e.key == "moe" || e.key == "dense" ||
+          e.key.find_first_of(" +,") != std::string::npos) {
         complain(e.value, path, "is not a name for a mixer");
       }
       m.mixers.push_back(read_mixer(e.value, path));
       names_.push_back(e.key);
     }
-    if (m.mixers.size() > std::numeric_limits<std::uint8_t>::max()) complain(*node, "mixers", "at most 254 mixers");
+    if (m.mixers.size() > std::numeric_limits<std::uint8_t>::max())
+      complain(*node, "mixers", "at most 254 mixers");
   }
 
   Mixer read_mixer(const Node& node, const std::string& path) {
@@ -113,7 +122,8 @@ class NativeReader {
     const std::vector<std::string> kinds = {"gqa", "mla", "csa", "gdn", "kda", "mamba"};
     const auto at = std::find(kinds.begin(), kinds.end(), kind);
     if (at == kinds.end()) {
-      complain(node, path + ".kind", "'" + kind + "' is not a kind of mixer", suggestion(kind, kinds));
+      complain(node, path + ".kind", "'" + kind + "' is not a kind of mixer",
+               suggestion(kind, kinds));
     } else {
       x.kind = static_cast<MixerKind>(at - kinds.begin() + 1);
     }
@@ -140,7 +150,8 @@ class NativeReader {
     std::size_t count = 1;
     if (tokens.size() > 1 && tokens[1] == "x") {
       const std::string& number = tokens[0];
-      const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), count);
+      const auto [end, error] =
+          std::from_chars(number.data(), number.data() + number.size(), count);
       if (error != std::errc() || end != number.data() + number.size() || count == 0) {
         return complain(item, key, "'" + number + "' is not a number of layers");
       }
@@ -152,7 +163,8 @@ class NativeReader {
     if (count > kMostLayers || layers.size() + count * period.size() > kMostLayers) {
       return complain(item, key, "more than " + std::to_string(kMostLayers) + " layers");
     }
-    for (std::size_t i = 0; i < count; ++i) layers.insert(layers.end(), period.begin(), period.end());
+    for (std::size_t i = 0; i < count; ++i)
+      layers.insert(layers.end(), period.begin(), period.end());
   }
 
   LayerKind read_token(const Node& item, const std::string& key, const std::string& token) {
@@ -167,7 +179,8 @@ class NativeReader {
       } else {
         std::vector<std::string> known = names_;
         known.insert(known.end(), {"dense", "moe"});
-        complain(item, key, "'" + part + "' is neither a mixer of this file nor dense or moe", suggestion(part, known));
+        complain(item, key, "'" + part + "' is neither a mixer of this file nor dense or moe",
+                 suggestion(part, known));
       }
     }
     return layer;
@@ -207,7 +220,8 @@ Result<ModelSpec> read_native(const Document& doc, const nlohmann::ordered_json&
   return m;
 }
 
-/// Facts as HF writes them; `training` is what recipes train instead of what the checkpoint's config says.
+/// Facts as HF writes them; `training` is what recipes train instead of what the checkpoint's
+/// config says.
 Result<ModelSpec> read_wrapped(Document& doc, const nlohmann::ordered_json& overrides) {
   Diagnostics problems;
   check_schema(doc, "model", 1, problems);
@@ -239,7 +253,8 @@ Result<ModelSpec> read_wrapped(Document& doc, const nlohmann::ordered_json& over
 }  // namespace
 
 Result<ModelSpec> read_model_yaml(Document doc, const nlohmann::ordered_json& overrides) {
-  if (doc.root.is_map() && doc.root.find("hf_config") != nullptr) return read_wrapped(doc, overrides);
+  if (doc.root.is_map() && doc.root.find("hf_config") != nullptr)
+    return read_wrapped(doc, overrides);
   return read_native(doc, overrides);
 }
 

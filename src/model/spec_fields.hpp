@@ -1,5 +1,6 @@
 #pragma once
-/// The fields of a ModelSpec as tables: one row per field, for the model YAML (Megatron's name), overrides (HF's name) and checks.
+/// The fields of a ModelSpec as tables: one row per field, for the model YAML (Megatron's name),
+/// overrides (HF's name) and checks.
 #include <cstdint>
 #include <span>
 #include <string>
@@ -10,14 +11,16 @@
 
 namespace moecast {
 
-/// A field of T: whole number or flag; `hf` is the canonical HF spelling (hf_fields.hpp), empty if an override can't set it.
+/// A field of T: whole number or flag; `hf` is the canonical HF spelling (hf_fields.hpp), empty if
+/// an override can't set it.
 template <typename T>
 struct SpecField {
   std::string_view key;
   std::string_view hf;
   int T::*number = nullptr;
   bool T::*flag = nullptr;
-  std::uint32_t required = 0;  ///< bit per MixerKind that cannot be without it (other tables: any bit = required)
+  std::uint32_t required =
+      0;  ///< bit per MixerKind that cannot be without it (other tables: any bit = required)
 };
 
 std::span<const SpecField<ModelSpec>> model_fields();

@@ -49,10 +49,13 @@ std::string set_layers(std::string_view field, int value, ModelSpec& m) {
 }
 
 std::string override_one(std::string_view field, int value, ModelSpec& m) {
-  if (field == "num_hidden_layers" || field == "first_k_dense_replace") return set_layers(field, value, m);
-  if (field == "num_nextn_predict_layers" && value > 0 && m.mtp_pattern.empty()) m.mtp_pattern = {m.layers.back()};
+  if (field == "num_hidden_layers" || field == "first_k_dense_replace")
+    return set_layers(field, value, m);
+  if (field == "num_nextn_predict_layers" && value > 0 && m.mtp_pattern.empty())
+    m.mtp_pattern = {m.layers.back()};
   if (field == "num_nextn_predict_layers" && value == 0) m.mtp_pattern.clear();
-  if (set_number(model_fields(), field, value, m) || set_number(moe_fields(), field, value, m.moe)) return "";
+  if (set_number(model_fields(), field, value, m) || set_number(moe_fields(), field, value, m.moe))
+    return "";
   return set_mixers(field, value, m) ? "" : "has no effect on this model";
 }
 

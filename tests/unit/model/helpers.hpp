@@ -15,7 +15,8 @@ inline std::string all(const Diagnostics& problems) {
   return text;
 }
 
-inline ModelSpec load(const std::string& name, const nlohmann::ordered_json& overrides = nlohmann::ordered_json::object()) {
+inline ModelSpec load(const std::string& name,
+                      const nlohmann::ordered_json& overrides = nlohmann::ordered_json::object()) {
   Result<ModelSpec> r = load_model(name, overrides, MOECAST_TEST_DIR "/unit/model/data");
   INFO(name << "\n" << all(r.problems()));
   REQUIRE(r.ok());

@@ -19,7 +19,8 @@ TEST_CASE("a config.json is found from the base folder and named by its folder")
 TEST_CASE("ERNIE counts its MoE layers from start to end") {
   const ModelSpec m = load("tiny-ernie.json");
   CHECK(m.name == "tiny-ernie");
-  const auto moe = std::count_if(m.layers.begin(), m.layers.end(), [](const LayerKind& l) { return l.ffn == FfnKind::moe; });
+  const auto moe = std::count_if(m.layers.begin(), m.layers.end(),
+                                 [](const LayerKind& l) { return l.ffn == FfnKind::moe; });
   CHECK(moe == 3);
   CHECK(m.layers[0].ffn == FfnKind::dense);
   CHECK_FALSE(m.untie_embeddings_and_output_weights);

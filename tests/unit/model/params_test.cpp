@@ -12,25 +12,43 @@ struct PublishedSize {
   double total_b, active_b, without_embedding_b;  // 1e9 elements; 0 = not stated
 };
 
-// Counts made independently of this code, without q/k norms and MTP, each within rounding of the published size.
+// Counts made independently of this code, without q/k norms and MTP, each within rounding of the
+// published size.
 const PublishedSize kSizes[] = {
-    {"deepseek-v3", 671.03, 37.55, 36.63},          {"deepseek-v2", 235.74, 21.38, 20.85},
-    {"deepseek-v2-lite", 15.71, 2.66, 2.45},        {"deepseek-v4-flash", 283.8, 13.3, 0},
-    {"deepseek-v4-pro", 1571.7, 48.5, 0},           {"qwen3-30b-a3b", 30.53, 3.35, 3.04},
-    {"qwen3-235b-a22b", 235.09, 22.19, 21.57},      {"qwen3-coder-480b-a35b", 480.16, 35.48, 34.54},
-    {"qwen3-next-80b-a3b", 79.67, 3.87, 3.56},      {"qwen3.5-35b-a3b", 34.66, 3.45, 2.95},
-    {"qwen3.5-122b-a10b", 122.11, 9.77, 9.01},      {"qwen3.5-397b-a17b", 396.35, 17.35, 16.33},
-    {"mixtral-8x7b", 46.70, 12.88, 12.75},          {"mixtral-8x22b", 140.62, 39.15, 38.96},
-    {"gpt-oss-20b", 20.91, 4.19, 3.61},             {"gpt-oss-120b", 116.83, 5.71, 5.13},
-    {"glm-4.5", 352.80, 33.63, 32.86},              {"glm-4.7-flash-30b-a3b", 29.94, 3.90, 3.58},
-    {"glm-5", 743.18, 41.05, 40.10},                {"glm5-2", 743.18, 41.05, 40.10},
-    {"kimi-k2", 1026.4, 32.86, 31.69},              {"kimi-k2.5", 1026.4, 32.86, 31.69},
-    {"minimax-m2.5", 228.69, 11.03, 10.42},         {"llama4-scout", 107.77, 17.17, 16.14},
-    {"llama4-maverick-400b", 400.71, 17.18, 16.15}, {"ling-1t", 999.71, 51.05, 49.77},
-    {"ling-plus", 290.60, 29.00, 28.32},            {"olmoe-1b-7b", 6.92, 1.28, 1.18},
-    {"grok1-314b", 315.68, 83.76, 82.95},           {"nemotron-3-nano-30b-a3b", 31.58, 3.58, 3.23},
-    {"nemotron-3-super-120b-a12b", 120.67, 12.77, 12.23}, {"nemotron-3-ultra", 549.31, 56.06, 54.99},
-    {"llama3.1-70b", 70.55, 70.55, 0},              {"qwen3-32b", 32.76, 32.76, 0},
+    {"deepseek-v3", 671.03, 37.55, 36.63},
+    {"deepseek-v2", 235.74, 21.38, 20.85},
+    {"deepseek-v2-lite", 15.71, 2.66, 2.45},
+    {"deepseek-v4-flash", 283.8, 13.3, 0},
+    {"deepseek-v4-pro", 1571.7, 48.5, 0},
+    {"qwen3-30b-a3b", 30.53, 3.35, 3.04},
+    {"qwen3-235b-a22b", 235.09, 22.19, 21.57},
+    {"qwen3-coder-480b-a35b", 480.16, 35.48, 34.54},
+    {"qwen3-next-80b-a3b", 79.67, 3.87, 3.56},
+    {"qwen3.5-35b-a3b", 34.66, 3.45, 2.95},
+    {"qwen3.5-122b-a10b", 122.11, 9.77, 9.01},
+    {"qwen3.5-397b-a17b", 396.35, 17.35, 16.33},
+    {"mixtral-8x7b", 46.70, 12.88, 12.75},
+    {"mixtral-8x22b", 140.62, 39.15, 38.96},
+    {"gpt-oss-20b", 20.91, 4.19, 3.61},
+    {"gpt-oss-120b", 116.83, 5.71, 5.13},
+    {"glm-4.5", 352.80, 33.63, 32.86},
+    {"glm-4.7-flash-30b-a3b", 29.94, 3.90, 3.58},
+    {"glm-5", 743.18, 41.05, 40.10},
+    {"glm5-2", 743.18, 41.05, 40.10},
+    {"kimi-k2", 1026.4, 32.86, 31.69},
+    {"kimi-k2.5", 1026.4, 32.86, 31.69},
+    {"minimax-m2.5", 228.69, 11.03, 10.42},
+    {"llama4-scout", 107.77, 17.17, 16.14},
+    {"llama4-maverick-400b", 400.71, 17.18, 16.15},
+    {"ling-1t", 999.71, 51.05, 49.77},
+    {"ling-plus", 290.60, 29.00, 28.32},
+    {"olmoe-1b-7b", 6.92, 1.28, 1.18},
+    {"grok1-314b", 315.68, 83.76, 82.95},
+    {"nemotron-3-nano-30b-a3b", 31.58, 3.58, 3.23},
+    {"nemotron-3-super-120b-a12b", 120.67, 12.77, 12.23},
+    {"nemotron-3-ultra", 549.31, 56.06, 54.99},
+    {"llama3.1-70b", 70.55, 70.55, 0},
+    {"qwen3-32b", 32.76, 32.76, 0},
 };
 
 }  // namespace
@@ -43,14 +61,15 @@ TEST_CASE("shipped models have their published sizes") {
     CHECK_THAT(count.total, WithinRel(size.total_b * 1e9, 0.005));
     CHECK_THAT(count.active, WithinRel(size.active_b * 1e9, 0.005));
     if (size.without_embedding_b > 0) {
-      CHECK_THAT(count.active_without_input_embedding, WithinRel(size.without_embedding_b * 1e9, 0.005));
+      CHECK_THAT(count.active_without_input_embedding,
+                 WithinRel(size.without_embedding_b * 1e9, 0.005));
     }
   }
 }
 
 TEST_CASE("counts equal what Megatron-Core allocated, to the element") {
-  // params of the one rank of single-GPU runs (Megatron-Core d98e8a64, H200); vocabularies are multiples of 128 but Qwen3's,
-  // which are multiples of 128 as well (151936 = 1187 * 128)
+  // params of the one rank of single-GPU runs (Megatron-Core d98e8a64, H200); vocabularies are
+  // multiples of 128 but Qwen3's, which are multiples of 128 as well (151936 = 1187 * 128)
   const auto total = [](const char* name, const nlohmann::ordered_json& cut) {
     return static_cast<long long>(count_params(load(name, cut)).total);
   };
@@ -68,7 +87,8 @@ TEST_CASE("counts equal what Megatron-Core allocated, to the element") {
                               {"num_nextn_predict_layers", 0}}) == 3494042624);
 }
 
-TEST_CASE("tensor parallelism divides projections but not MLA down projections, routers and norms") {
+TEST_CASE(
+    "tensor parallelism divides projections but not MLA down projections, routers and norms") {
   const ModelSpec m = load("deepseek-v3");
   const BlockParams p = mixer_params(m, m.mixers.at(1));
   CHECK(p.replicated == 7168.0 * 1536 + 1536 + 7168.0 * (512 + 64) + 512);
@@ -111,7 +131,9 @@ TEST_CASE("MTP depths count apart, repeated ones once") {
   CHECK(count_params(super).mtp == count_params(once).mtp);
 }
 
-TEST_CASE("for every shipped model active is at most total and cut layers take exactly their parameters") {
+TEST_CASE(
+    "for every shipped model active is at most total and cut layers take exactly their "
+    "parameters") {
   for (const std::string& name : shipped_models()) {
     INFO(name);
     const ModelSpec m = load(name);
@@ -129,7 +151,9 @@ TEST_CASE("for every shipped model active is at most total and cut layers take e
 }
 
 TEST_CASE("experts enter the total linearly and the active count only through the router") {
-  const auto with = [](int experts) { return count_params(load("qwen3-30b-a3b", {{"num_experts", experts}})); };
+  const auto with = [](int experts) {
+    return count_params(load("qwen3-30b-a3b", {{"num_experts", experts}}));
+  };
   const double one = with(129).total - with(128).total;
   CHECK(one == 48.0 * (3.0 * 2048 * 768 + 2048));
   CHECK(with(256).total - with(128).total == 128 * one);
