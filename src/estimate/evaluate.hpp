@@ -43,6 +43,7 @@ class Evaluator {
   const MeshTables* mesh(const Layout& l);
   double bound(const Layout& l, const ShardTables& shard, const MeshTables& mesh) const;
   Exact exact(const Layout& l, const ShardTables& shard, const MeshTables& mesh) const;
+  void price_pairs(const Layout& l, const ShardTables& shard, const MeshTables& mesh, Exact& e) const;
   void describe(const Layout& l, const ShardTables& shard, const MeshTables& mesh, const Exact& e, Estimate& out, bool trace) const;
 
   struct KeyHash {

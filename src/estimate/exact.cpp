@@ -2,6 +2,8 @@
 #include "estimate/exact.hpp"
 
 #include <algorithm>
+#include <map>
+#include <utility>
 
 #include "layout/rank_groups.hpp"
 
@@ -43,6 +45,25 @@ Spent with_offload(Spent s, double exposed) {
 
 }  // namespace
 
+/// Forward of every chunk beside backward of every chunk of the same rank; pairs of equal contents are priced once.
+void Evaluator::price_pairs(const Layout& l, const ShardTables& s, const MeshTables& m, Exact& e) const {
+  std::map<std::pair<int, int>, Spent> priced;
+  for (int r = 0; r < l.pp; ++r) {
+    for (int f = 0; f < l.vpp; ++f) {
+      for (int b = 0; b < l.vpp; ++b) {
+        const std::size_t fi = static_cast<std::size_t>(r * l.vpp + f), bi = static_cast<std::size_t>(r * l.vpp + b);
+        const auto [at, fresh] = priced.try_emplace({m.content[fi], m.content[bi]});
+        if (fresh) {
+          const Spent pair = overlapped_time(p_, e.stages[fi], e.stages[bi], e.flags);
+          at->second = with_offload(pair, offload_exposed(p_, l, s, m.stages[fi], pair.duration));
+        }
+        e.both.push_back(at->second);
+        e.times.both.push_back(at->second.duration);
+      }
+    }
+  }
+}
+
 Evaluator::Exact Evaluator::exact(const Layout& l, const ShardTables& s, const MeshTables& m) const {
   Exact e;
   e.layers.reserve(2 * s.classes.size() + 3);  // stages point into it
@@ -76,42 +97,20 @@ Evaluator::Exact Evaluator::exact(const Layout& l, const ShardTables& s, const M
 
   e.shape = schedule_shape(l, m.microbatches);
   const bool drained = l.pp > 1 && l.vpp == 1;
+  std::map<int, StageTime> priced;
   for (std::size_t i = 0; i < m.stages.size(); ++i) {
-    StageTime t;
-    const auto same = std::find(m.stages.begin(), m.stages.begin() + static_cast<std::ptrdiff_t>(i), m.stages[i]);
-    const auto twin = static_cast<std::size_t>(same - m.stages.begin());
-    if (twin < i) {
-      t = e.stage_times[twin];
-    } else {
+    const auto [at, fresh] = priced.try_emplace(m.content[i]);
+    if (fresh) {
+      StageTime& t = at->second;
       t = stage_time(p_, e.stages[i], drained && !e.flags.full_graph, e.flags.shared_overlap);
       t.forward = with_offload(t.forward, offload_exposed(p_, l, s, m.stages[i], t.forward.duration));
       t.backward = with_offload(t.backward, offload_exposed(p_, l, s, m.stages[i], t.backward.duration));
     }
-    e.stage_times.push_back(t);
-    e.times.forward.push_back(t.forward.duration);
-    e.times.backward.push_back(t.backward.duration);
+    e.stage_times.push_back(at->second);
+    e.times.forward.push_back(at->second.forward.duration);
+    e.times.backward.push_back(at->second.backward.duration);
   }
-  if (e.flags.overlap) {
-    for (int r = 0; r < l.pp; ++r) {
-      for (int f = 0; f < l.vpp; ++f) {
-        for (int b = 0; b < l.vpp; ++b) {
-          const std::size_t fi = static_cast<std::size_t>(r * l.vpp + f), bi = static_cast<std::size_t>(r * l.vpp + b);
-          const std::size_t mine = e.both.size();
-          // a pair of the same contents was priced before: middle stages are alike
-          std::size_t twin = mine;
-          for (std::size_t i = 0; i < mine && twin == mine; ++i) {
-            const std::size_t rank = i / (static_cast<std::size_t>(l.vpp) * l.vpp);
-            const std::size_t of = rank * l.vpp + i / l.vpp % l.vpp, ob = rank * l.vpp + i % l.vpp;
-            if (m.stages[of] == m.stages[fi] && m.stages[ob] == m.stages[bi]) twin = i;
-          }
-          Spent pair = twin < mine ? e.both[twin] : overlapped_time(p_, e.stages[fi], e.stages[bi], e.flags);
-          if (twin == mine) pair = with_offload(pair, offload_exposed(p_, l, s, m.stages[fi], pair.duration));
-          e.both.push_back(pair);
-          e.times.both.push_back(pair.duration);
-        }
-      }
-    }
-  }
+  if (e.flags.overlap) price_pairs(l, s, m, e);
   if (l.pp > 1) {
     const GroupShape pp = group_shape(GroupName::pp, l, p_.world);
     GroupSpan neighbours = p_.cluster.span(pp.stride, 2);

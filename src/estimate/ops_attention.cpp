@@ -53,8 +53,17 @@ void write_core(OpWriter& w, const Mixer& m, const Core& core) {
   a.v_dim = core.v_dim;
   a.fp8 = w.problem.features.fp8_attention && w.low_precision();
   a.sinks = m.sinks;
-  Seconds fwd = w.prices.attention(a, false);
-  Seconds bwd = w.prices.attention(a, true);
+  // the ring computes one key block after the other: C kernels with C-th of the context, each with its own ramp, and after each
+  // the partial outputs are rescaled by their log-sum-exp (fp32 accumulator read and written, block output read)
+  const int steps = w.key.cp > 1 && w.key.cp_comm_type == CpCommType::p2p ? w.key.cp : 1;
+  a.context /= steps;
+  Seconds fwd = w.prices.attention(a, false) * steps;
+  Seconds bwd = w.prices.attention(a, true) * steps;
+  if (steps > 1) {
+    const double out = d.N * heads * core.v_dim, kv_grad = d.N * kv_heads * (core.qk_dim + core.v_dim);
+    fwd += w.prices.elementwise(10 * out) * (steps - 1);
+    bwd += w.prices.elementwise(6 * out + 6 * kv_grad) * (steps - 1);
+  }
   if (w.problem.features.unfused_attention) {
     const double scores = d.N * w.problem.seq_length * heads;
     fwd += w.prices.unfused_attention(scores, false);
@@ -63,8 +72,8 @@ void write_core(OpWriter& w, const Mixer& m, const Core& core) {
   w.begin(Part::attention, mask(RecomputeModule::core_attn), kAttnGraph);
   const double kv = 2 * d.N * kv_heads * (core.qk_dim + core.v_dim);
   write_cp(w, kv, kv + 2 * d.N * heads * (core.qk_dim + core.v_dim), fwd, bwd);
-  w.forward("core attention", OpClass::attention, fwd, 3);
-  w.backward("core attention", OpClass::attention, bwd, 3);
+  w.forward("core attention", OpClass::attention, fwd, 3.0 * steps);
+  w.backward("core attention", OpClass::attention, bwd, 3.0 * steps);
 }
 
 void write_rope(OpWriter& w, double elements) {

@@ -64,6 +64,22 @@ ShardTables make_shard_tables(const Problem& p, const ShardKey& k) {
   return t;
 }
 
+namespace {
+
+/// Numbers stages so that equal contents share a number.
+std::vector<int> number_contents(const std::vector<StageCounts>& stages) {
+  std::vector<int> content;
+  std::vector<const StageCounts*> kinds;
+  for (const StageCounts& s : stages) {
+    const auto same = std::find_if(kinds.begin(), kinds.end(), [&](const StageCounts* k) { return *k == s; });
+    content.push_back(static_cast<int>(same - kinds.begin()));
+    if (same == kinds.end()) kinds.push_back(&s);
+  }
+  return content;
+}
+
+}  // namespace
+
 ScheduleShape schedule_shape(const Layout& l, int microbatches) {
   return {l.pp, l.vpp, microbatches, std::min(l.group_size(), microbatches), l.overlap_moe_expert_parallel_comm};
 }
@@ -136,6 +152,7 @@ Result<MeshTables> make_mesh_tables(const Problem& p, const Layout& l) {
     t.least_tail = std::max(t.least_tail, optimizer_seconds(p, l, t.params.back()));
   }
   t.least_tail += step_fixed_seconds(p);
+  t.content = number_contents(t.stages);
   ScheduleShape shape = schedule_shape(l, t.microbatches);
   shape.overlap = false;
   t.alive = alive_per_rank(shape);

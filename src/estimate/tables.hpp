@@ -66,6 +66,7 @@ struct MeshTables {
   Layout mesh;                       ///< the layout with everything reset that these tables do not read
   PipelinePlan plan;
   std::vector<StageCounts> stages;   ///< [rank * vpp + chunk]
+  std::vector<int> content;          ///< per stage: number of its contents; equal stages share one
   std::vector<RankParams> params;    ///< per pp rank
   std::vector<RankState> states;
   int microbatches = 1;
