@@ -1,7 +1,8 @@
-// Developer tool: MAP fit of the calibration's priors to measured step times (Huber on log time, Gauss-Newton), with the linearised
-// leave-one-group-out error. Every parameter is a log-multiplier per GPU family (GEMM efficiencies and host launch cost per system)
-// with its prior's standard deviation; nothing is keyed by a model or a row.
-// Usage: fit_steps ROWS.csv [--iterations N] > fitted.tsv
+// Developer tool: MAP fit of the calibration's priors to measured step times (Huber on log time,
+// Gauss-Newton), with the linearised leave-one-group-out error. Every parameter is a log-multiplier
+// per GPU family (GEMM efficiencies and host launch cost per system) with its prior's standard
+// deviation; nothing is keyed by a model or a row. Usage: fit_steps ROWS.csv [--iterations N] >
+// fitted.tsv
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -34,14 +35,17 @@ struct Theta {
   double sd = 0.2, low = -1, high = 1;
 };
 
-std::string family_of(const Problem& p) { return p.system().gpu.compute_capability < 10 ? "hopper" : "blackwell"; }
+std::string family_of(const Problem& p) {
+  return p.system().gpu.compute_capability < 10 ? "hopper" : "blackwell";
+}
 
 bool per_system(const std::string& path) {
   return (path.starts_with("gemm.") && path.ends_with(".efficiency")) || path == "launch.host_us";
 }
 
 bool used(const Row& r, const std::string& path) {
-  static constexpr const char* kPipes[] = {".bf16.", ".fp8.", ".fp8_blockwise.", ".mxfp8.", ".nvfp4."};
+  static constexpr const char* kPipes[] = {".bf16.", ".fp8.", ".fp8_blockwise.", ".mxfp8.",
+                                           ".nvfp4."};
   const int own = static_cast<int>(pipe_of(r.layout.precision));
   for (int i = 0; i < 5; ++i) {
     if (path.find(kPipes[i]) != std::string::npos) return i == own || i == 0;
@@ -75,8 +79,8 @@ void print_errors(const char* name, std::vector<double> errors) {
     bias += (std::exp(-e) - 1) * 100;
   }
   std::sort(a.begin(), a.end());
-  std::fprintf(stderr, "%-28s n %zu MAPE %.2f median %.2f p90 %.2f bias %+.2f\n", name, a.size(), sum / a.size(), a[a.size() / 2],
-               a[a.size() * 9 / 10], bias / a.size());
+  std::fprintf(stderr, "%-28s n %zu MAPE %.2f median %.2f p90 %.2f bias %+.2f\n", name, a.size(),
+               sum / a.size(), a[a.size() / 2], a[a.size() * 9 / 10], bias / a.size());
 }
 
 }  // namespace
@@ -86,7 +90,8 @@ int main(int argc, char** argv) {
   for (int i = 2; i + 1 < argc; ++i) {
     if (std::strcmp(argv[i], "--iterations") == 0) iterations = std::atoi(argv[i + 1]);
   }
-  auto read = read_measured_rows(argv[1], {"task=pretrain", "config_confidence=exact", "family=moe", "status=ok"});
+  auto read = read_measured_rows(
+      argv[1], {"task=pretrain", "config_confidence=exact", "family=moe", "status=ok"});
   if (!read) return 2;
   std::vector<Row> rows;
   std::map<std::string, int> sizes;
@@ -96,7 +101,8 @@ int main(int argc, char** argv) {
     if (!problem) continue;
     Row r{m.id, m.run->model + " / " + m.run->system, problem.take(), m.run->layout, 0, 1};
     const double flops = model_flops_per_token(r.problem.model, r.problem.seq_length, r.layout.tp);
-    r.measured = flops * r.problem.seq_length * r.problem.global_batch_size / (*m.tflops_per_gpu * 1e12 * r.problem.world);
+    r.measured = flops * r.problem.seq_length * r.problem.global_batch_size /
+                 (*m.tflops_per_gpu * 1e12 * r.problem.world);
     if (predict(r, r.problem) <= 0) continue;
     ++sizes[r.group];
     rows.push_back(std::move(r));
@@ -109,17 +115,21 @@ int main(int argc, char** argv) {
     const auto found = p.profile.values.find(table[q].path);
     if (value <= 0 || found == p.profile.values.end()) return;
     const double sd = found->second.sd;
-    thetas.push_back({scope, static_cast<int>(q), sd, std::max(-3 * sd, std::log(std::max(table[q].low, 1e-9) / value)),
+    thetas.push_back({scope, static_cast<int>(q), sd,
+                      std::max(-3 * sd, std::log(std::max(table[q].low, 1e-9) / value)),
                       std::min(3 * sd, std::log(table[q].high / value))});
   };
   for (std::size_t q = 0; q < table.size(); ++q) {
     std::map<std::string, const Problem*> scopes;
     for (const Row& r : rows) {
-      if (used(r, table[q].path)) scopes.emplace(per_system(table[q].path) ? r.problem.system().name : family_of(r.problem), &r.problem);
+      if (used(r, table[q].path))
+        scopes.emplace(per_system(table[q].path) ? r.problem.system().name : family_of(r.problem),
+                       &r.problem);
     }
     for (const auto& [scope, p] : scopes) add(scope, q, *p);
   }
-  const auto n = static_cast<Eigen::Index>(rows.size()), k = static_cast<Eigen::Index>(thetas.size());
+  const auto n = static_cast<Eigen::Index>(rows.size()),
+             k = static_cast<Eigen::Index>(thetas.size());
   std::fprintf(stderr, "%td rows, %td parameters\n", n, k);
   constexpr double kSigma = 0.05;
   Eigen::VectorXd x = Eigen::VectorXd::Zero(k), r(n);
@@ -137,13 +147,15 @@ int main(int argc, char** argv) {
       const double z = std::abs(res[i] / kSigma);
       c += rows[static_cast<std::size_t>(i)].weight * (z <= 1.5 ? 0.5 * z * z : 1.5 * (z - 0.75));
     }
-    for (Eigen::Index j = 0; j < k; ++j) c += 0.5 * std::pow(at[j] / thetas[static_cast<std::size_t>(j)].sd, 2);
+    for (Eigen::Index j = 0; j < k; ++j)
+      c += 0.5 * std::pow(at[j] / thetas[static_cast<std::size_t>(j)].sd, 2);
     return c;
   };
   residuals(x, r);
   print_errors("priors", {r.data(), r.data() + n});
   Eigen::MatrixXd A;
-  const auto solve = [&](const Eigen::VectorXd& at, const Eigen::VectorXd& res, const std::string& without) {
+  const auto solve = [&](const Eigen::VectorXd& at, const Eigen::VectorXd& res,
+                         const std::string& without) {
     Eigen::MatrixXd H = Eigen::MatrixXd::Zero(k, k);
     Eigen::VectorXd g = Eigen::VectorXd::Zero(k);
     for (Eigen::Index i = 0; i < n; ++i) {
@@ -175,7 +187,8 @@ int main(int argc, char** argv) {
         double& cell = J(static_cast<Eigen::Index>(i), static_cast<Eigen::Index>(j));
         cell = 0;
         const Parameter& q = table[static_cast<std::size_t>(t.parameter)];
-        if ((t.scope != family_of(p) && t.scope != p.system().name) || !used(rows[i], q.path)) continue;
+        if ((t.scope != family_of(p) && t.scope != p.system().name) || !used(rows[i], q.path))
+          continue;
         double& value = q.in(p.profile.calibration);
         const double kept = value;
         value *= std::exp(0.05);
@@ -198,7 +211,8 @@ int main(int argc, char** argv) {
     std::snprintf(label, sizeof label, "iteration %d", iteration + 1);
     print_errors(label, {r.data(), r.data() + n});
   }
-  // leave-one-group-out, linearised at the solution: re-solve without the group, three reweighted rounds
+  // leave-one-group-out, linearised at the solution: re-solve without the group, three reweighted
+  // rounds
   std::vector<double> left;
   for (const auto& [group, size] : sizes) {
     Eigen::VectorXd at = x, res = r;
@@ -213,12 +227,13 @@ int main(int argc, char** argv) {
   print_errors("leave-one-group-out (lin.)", left);
   for (Eigen::Index j = 0; j < k; ++j) {
     const Theta& t = thetas[static_cast<std::size_t>(j)];
-    std::printf("P\t%s\t%s\t%.6g\t%.3f\n", t.scope.c_str(), table[static_cast<std::size_t>(t.parameter)].path.c_str(), std::exp(x[j]),
+    std::printf("P\t%s\t%s\t%.6g\t%.3f\n", t.scope.c_str(),
+                table[static_cast<std::size_t>(t.parameter)].path.c_str(), std::exp(x[j]),
                 x[j] / t.sd);
   }
   for (Eigen::Index i = 0; i < n; ++i) {
-    std::printf("R\t%s\t%s\t%.1f\n", rows[static_cast<std::size_t>(i)].id.c_str(), rows[static_cast<std::size_t>(i)].group.c_str(),
-                100 * (std::exp(-r[i]) - 1));
+    std::printf("R\t%s\t%s\t%.1f\n", rows[static_cast<std::size_t>(i)].id.c_str(),
+                rows[static_cast<std::size_t>(i)].group.c_str(), 100 * (std::exp(-r[i]) - 1));
   }
   return 0;
 }

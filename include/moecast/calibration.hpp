@@ -1,7 +1,8 @@
 #pragma once
-/// What kernels, links and hosts really reach on a system: the fitted parameters of every price formula. Read from
-/// hwdb/profiles (schema moecast/profile@1); every value has a standard deviation, bounds and a source. Each parameter
-/// means something by itself (a latency, a fraction of a peak); none is keyed by a model or a row.
+/// What kernels, links and hosts really reach on a system: the fitted parameters of every price
+/// formula. Read from hwdb/profiles (schema moecast/profile@1); every value has a standard
+/// deviation, bounds and a source. Each parameter means something by itself (a latency, a fraction
+/// of a peak); none is keyed by a model or a row.
 #include <array>
 #include <map>
 #include <string>
@@ -13,40 +14,47 @@ namespace moecast {
 
 /// GEMM pipes with their own efficiency. fp8 = delayed and tensorwise (current) scaling.
 enum class Pipe : unsigned char { bf16, fp8, fp8_blockwise, mxfp8, nvfp4, count };
-enum class Collective : unsigned char { all_reduce, all_gather, reduce_scatter, alltoall, send_recv, count };
+enum class Collective : unsigned char {
+  all_reduce,
+  all_gather,
+  reduce_scatter,
+  alltoall,
+  send_recv,
+  count
+};
 enum class DispatchBackend : unsigned char { alltoall, allgather, deepep, hybridep, count };
 /// Attention head-width classes: 64, 128, 192/128 (MLA), 256.
 enum class HeadClass : unsigned char { d64, d128, d192, d256, count };
 
 struct GemmParameters {
-  double launch_us = 0;            ///< device-side start and drain of one kernel
-  double efficiency = 0;           ///< of the dense peak, sustained clocks
-  double k_half = 0;               ///< fixed cost per tile, in elements of K
-  double wave_quantization = 0;    ///< share of a tail wave that is lost
-  double bandwidth_fraction = 0;   ///< of HBM when the GEMM streams operands
+  double launch_us = 0;           ///< device-side start and drain of one kernel
+  double efficiency = 0;          ///< of the dense peak, sustained clocks
+  double k_half = 0;              ///< fixed cost per tile, in elements of K
+  double wave_quantization = 0;   ///< share of a tail wave that is lost
+  double bandwidth_fraction = 0;  ///< of HBM when the GEMM streams operands
 };
 struct GroupedParameters {
-  double efficiency_ratio = 0;        ///< against the dense GEMM of the same pipe, forward and dgrad
-  double wgrad_ratio = 0;             ///< the same for wgrad (accumulating)
-  double m_half = 0;                  ///< rows lost per expert
-  double launch_us_per_group = 0;     ///< device time per expert GEMM, multi-stream back end
+  double efficiency_ratio = 0;     ///< against the dense GEMM of the same pipe, forward and dgrad
+  double wgrad_ratio = 0;          ///< the same for wgrad (accumulating)
+  double m_half = 0;               ///< rows lost per expert
+  double launch_us_per_group = 0;  ///< device time per expert GEMM, multi-stream back end
   double fused_efficiency_ratio = 0;  ///< single-launch fused grouped MLP, against multi-stream
 };
 struct AttentionParameters {
-  double forward_efficiency = 0;   ///< of the BF16 peak, causal FLOPs, long sequences
+  double forward_efficiency = 0;  ///< of the BF16 peak, causal FLOPs, long sequences
   double backward_efficiency = 0;
 };
 struct LinkParameters {
-  double latency_us = 0;           ///< per operation
+  double latency_us = 0;  ///< per operation
   double latency_us_per_rank = 0;
-  double bandwidth_fraction = 0;   ///< of the link's rate per direction, large messages
-  double half_size_mib = 0;        ///< message size at which half of that is reached
+  double bandwidth_fraction = 0;  ///< of the link's rate per direction, large messages
+  double half_size_mib = 0;       ///< message size at which half of that is reached
 };
 struct DispatchParameters {
-  double latency_us = 0;           ///< per call (dispatch or combine): metadata, barriers, first bytes
+  double latency_us = 0;  ///< per call (dispatch or combine): metadata, barriers, first bytes
   double nvlink_fraction = 0;
   double nic_fraction = 0;
-  double gb_per_s_per_sm = 0;      ///< what one SM of the dispatch kernel moves; 0 = not limited
+  double gb_per_s_per_sm = 0;  ///< what one SM of the dispatch kernel moves; 0 = not limited
 };
 
 template <typename E, typename T>
@@ -59,48 +67,53 @@ struct Calibration {
   PerEnum<Pipe, GroupedParameters> grouped;
   PerEnum<HeadClass, AttentionParameters> attention;
   double attention_launch_us = 0;
-  double attention_s_half = 0;            ///< tokens of context lost per sequence (ramp of the causal kernel)
+  double attention_s_half = 0;  ///< tokens of context lost per sequence (ramp of the causal kernel)
   double attention_fp8_speedup = 1;
-  double attention_sink_slowdown = 1;     ///< learnt softmax sinks, fused kernel
-  double attention_unfused_bytes = 0;     ///< bytes per score element of unfused attention, forward; backward twice
-  double scan_bandwidth_fraction = 0;     ///< Mamba-2 SSD and gated-delta scans, of HBM
-  double fp32_gemm_tflops = 0;            ///< router GEMM in fp32
-  double elementwise_fraction = 0;        ///< memory-bound kernels, of HBM
+  double attention_sink_slowdown = 1;  ///< learnt softmax sinks, fused kernel
+  double attention_unfused_bytes =
+      0;  ///< bytes per score element of unfused attention, forward; backward twice
+  double scan_bandwidth_fraction = 0;  ///< Mamba-2 SSD and gated-delta scans, of HBM
+  double fp32_gemm_tflops = 0;         ///< router GEMM in fp32
+  double elementwise_fraction = 0;     ///< memory-bound kernels, of HBM
   double norm_fraction = 0;
   double loss_fraction = 0;
   double adam_fraction = 0;
-  double kernel_floor_us = 0;             ///< shortest kernel
+  double kernel_floor_us = 0;  ///< shortest kernel
   double permute_fraction = 0;
-  double unfused_permute_factor = 1;      ///< bytes of the unfused permute against the fused one
+  double unfused_permute_factor = 1;  ///< bytes of the unfused permute against the fused one
   double quantize_fraction = 0;
   PerEnum<Collective, LinkParameters> nvlink;   ///< inside one NVLink domain
   PerEnum<Collective, LinkParameters> network;  ///< across domains, of the NIC line
   PerEnum<DispatchBackend, DispatchParameters> dispatch;
-  double contention_compute_per_sm = 0;   ///< slow-down of compute beside communication, per share of SMs taken
-  double contention_comm = 1;             ///< slow-down of communication beside compute
-  double host_launch_us = 0;              ///< Python + framework + driver, one eager kernel, forward
-  double host_backward_factor = 1;        ///< the same in backward (C++ autograd), against forward
-  double host_linear_launches = 0;        ///< launch-equivalents of one TE linear's host work
-  double host_quantize_launches = 0;      ///< more of them per quantised operand
-  double host_collective_launches = 0;    ///< launch-equivalents of one NCCL call
-  double host_overlap_factor = 1;         ///< host work under EP overlap against plain
-  double graph_launch_us = 0;             ///< one CUDA-graph replay of a layer scope
-  double sync_us = 0;                     ///< host wakes up after a device-to-host wait
-  double step_fixed_ms = 0;               ///< data loading, logging, norms: once per step, exposed
-  double host_link_fraction = 0;          ///< of the measured host link, offload traffic
-  double host_adam_gb_per_s = 0;          ///< CPU optimizer, bytes of state per second and GPU
+  double contention_compute_per_sm =
+      0;  ///< slow-down of compute beside communication, per share of SMs taken
+  double contention_comm = 1;           ///< slow-down of communication beside compute
+  double host_launch_us = 0;            ///< Python + framework + driver, one eager kernel, forward
+  double host_backward_factor = 1;      ///< the same in backward (C++ autograd), against forward
+  double host_linear_launches = 0;      ///< launch-equivalents of one TE linear's host work
+  double host_quantize_launches = 0;    ///< more of them per quantised operand
+  double host_collective_launches = 0;  ///< launch-equivalents of one NCCL call
+  double host_overlap_factor = 1;       ///< host work under EP overlap against plain
+  double graph_launch_us = 0;           ///< one CUDA-graph replay of a layer scope
+  double sync_us = 0;                   ///< host wakes up after a device-to-host wait
+  double step_fixed_ms = 0;             ///< data loading, logging, norms: once per step, exposed
+  double host_link_fraction = 0;        ///< of the measured host link, offload traffic
+  double host_adam_gb_per_s = 0;        ///< CPU optimizer, bytes of state per second and GPU
 };
 
-/// One row of the parameter table: everything that reads, writes, documents, perturbs or fits parameters uses it.
+/// One row of the parameter table: everything that reads, writes, documents, perturbs or fits
+/// parameters uses it.
 struct Parameter {
-  std::string path;     ///< gemm.bf16.efficiency
-  std::string unit;     ///< us, fraction, ratio, elements, ...
+  std::string path;  ///< gemm.bf16.efficiency
+  std::string unit;  ///< us, fraction, ratio, elements, ...
   std::string meaning;
-  double low = 0, high = 0;             ///< physical bounds
+  double low = 0, high = 0;  ///< physical bounds
   double* (*locate)(Calibration&, int) = nullptr;
-  int index = 0;                        ///< for locate
+  int index = 0;  ///< for locate
   [[nodiscard]] double& in(Calibration& c) const { return *locate(c, index); }
-  [[nodiscard]] double in(const Calibration& c) const { return *locate(const_cast<Calibration&>(c), index); }
+  [[nodiscard]] double in(const Calibration& c) const {
+    return *locate(const_cast<Calibration&>(c), index);
+  }
 };
 const std::vector<Parameter>& parameter_table();
 
@@ -112,7 +125,8 @@ struct Profile {
   Calibration calibration;
   std::map<std::string, ParameterValue> values;  ///< by path
 };
-/// hwdb/profiles/NAME.yaml, or a path. `extends: NAME` takes the rest from another profile. Every parameter must be there in the end.
+/// hwdb/profiles/NAME.yaml, or a path. `extends: NAME` takes the rest from another profile. Every
+/// parameter must be there in the end.
 Result<Profile> load_profile(const std::string& name_or_path);
 
 }  // namespace moecast

@@ -1,5 +1,6 @@
 #pragma once
-/// What one forecast says. Filled by the evaluator (estimate), printed by report, kept small for the search (Summary).
+/// What one forecast says. Filled by the evaluator (estimate), printed by report, kept small for
+/// the search (Summary).
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -16,7 +17,7 @@ std::string to_string(Wall w);
 
 /// One named amount with its formula; a tree (memory detail).
 struct MemoryItem {
-  std::string name;     ///< such as "moe_act output"
+  std::string name;  ///< such as "moe_act output"
   Bytes bytes;
   double count = 0;     ///< how many alive (layers x microbatches); 0 = not counted
   std::string formula;  ///< as in docs, with this layout's numbers
@@ -35,8 +36,8 @@ struct RankMemory {
 
 /// Seconds of the critical rank. The first nine fields and optimizer add up to the step time.
 struct TimeBreakdown {
-  Seconds compute, ep_comm_exposed, tp_comm_exposed, cp_comm_exposed, pp_comm_exposed, dp_comm_exposed,
-      pipeline_bubble, host_exposed, optimizer;
+  Seconds compute, ep_comm_exposed, tp_comm_exposed, cp_comm_exposed, pp_comm_exposed,
+      dp_comm_exposed, pipeline_bubble, host_exposed, optimizer;
   Seconds ep_comm_total;  ///< includes what is hidden
   Seconds recompute;      ///< part of compute (and of exposed parts) that recomputation adds
   // compute, split by kernel class
@@ -71,7 +72,7 @@ struct TraceEvent {
 };
 
 struct Estimate {
-  Run run;                ///< completed; pipeline_model_parallel_layout holds the string that auto chose (if any)
+  Run run;  ///< completed; pipeline_model_parallel_layout holds the string that auto chose (if any)
   bool fits = false;
   Seconds step_time, step_time_p05, step_time_p95;
   double tflops_per_gpu = 0, tokens_per_s_per_gpu = 0, mfu_pct = 0, model_flops_per_token = 0;
@@ -80,9 +81,11 @@ struct Estimate {
   std::vector<RankMemory> ranks;
   int largest_rank = 0;
   std::string largest_rank_reason;
-  double max_imbalance_that_fits = 0;  ///< rows over mean that the largest rank can take; 0 = no MoE
+  double max_imbalance_that_fits =
+      0;  ///< rows over mean that the largest rank can take; 0 = no MoE
   Wall wall = Wall::compute;
-  std::vector<std::pair<std::string, Seconds>> ablation;  ///< wall name -> step time saved if that resource were free
+  std::vector<std::pair<std::string, Seconds>>
+      ablation;  ///< wall name -> step time saved if that resource were free
   int critical_rank = 0;
   TimeBreakdown time;
   std::vector<GroupReport> groups;

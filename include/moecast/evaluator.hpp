@@ -1,5 +1,6 @@
 #pragma once
-/// The one evaluator. A Problem freezes everything that a layout does not change; evaluate() is called by estimate and search alike.
+/// The one evaluator. A Problem freezes everything that a layout does not change; evaluate() is
+/// called by estimate and search alike.
 #include <memory>
 #include <string>
 
@@ -10,13 +11,15 @@
 
 namespace moecast {
 
-/// A full forecast of a run: loads model, system, profile and stack, checks the rules, evaluates, ablates, advises.
-/// Problems = unreadable or illegal (then Diagnostic::key holds the knob and the message starts with the rule id in brackets).
+/// A full forecast of a run: loads model, system, profile and stack, checks the rules, evaluates,
+/// ablates, advises. Problems = unreadable or illegal (then Diagnostic::key holds the knob and the
+/// message starts with the rule id in brackets).
 struct EstimateOptions {
   bool trace = false;
   bool advice = true;
   bool memory_detail = false;
-  bool enforce_rules = true;  ///< false: forecast although rules are broken (measured runs of another release)
+  bool enforce_rules =
+      true;  ///< false: forecast although rules are broken (measured runs of another release)
 };
 Result<Estimate> estimate(const Run& run, const EstimateOptions& options = {});
 

@@ -1,5 +1,6 @@
 #pragma once
-/// Diagnostics for users, and Result<T>: a value or everything that was wrong (never just the first problem).
+/// Diagnostics for users, and Result<T>: a value or everything that was wrong (never just the first
+/// problem).
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -10,9 +11,10 @@ namespace moecast {
 
 /// One thing that is wrong with an input, as a user must read it.
 struct Diagnostic {
-  std::string file;     ///< as the user wrote it; empty when the input is not a file (then e.g. "--set")
-  int line = 0;         ///< 1-based; 0 = unknown
-  int column = 0;       ///< 1-based; 0 = unknown
+  std::string
+      file;        ///< as the user wrote it; empty when the input is not a file (then e.g. "--set")
+  int line = 0;    ///< 1-based; 0 = unknown
+  int column = 0;  ///< 1-based; 0 = unknown
   std::string key;      ///< dotted path, such as layout.tensor_model_parallel_size; may be empty
   std::string message;  ///< what is wrong
   std::string hint;     ///< the likely fix; may be empty ("did you mean 'x'?")
@@ -26,7 +28,7 @@ std::string to_string(const Diagnostic& d);
 template <typename T>
 class Result {
  public:
-  Result(T value) : value_(std::move(value)) {}  // NOLINT: implicit on purpose
+  Result(T value) : value_(std::move(value)) {}                     // NOLINT: implicit on purpose
   Result(Diagnostics problems) : problems_(std::move(problems)) {}  // NOLINT
   Result(Diagnostic problem) : problems_{std::move(problem)} {}     // NOLINT
 

@@ -31,14 +31,15 @@ struct Software {
 };
 
 struct Run {
-  std::string model;    ///< shipped name, or path
-  std::string system;   ///< cluster.system: shipped name or path
+  std::string model;   ///< shipped name, or path
+  std::string system;  ///< cluster.system: shipped name or path
   int gpus = 0;
   int gpus_used_per_domain = 0;  ///< cluster.gpus_used_per_domain; 0 = auto
   int seq_length = 0;
   int global_batch_size = 0;
-  Layout layout;        ///< micro_batch_size lives here (train.micro_batch_size in the file)
-  std::string pipeline_model_parallel_layout;  ///< set when layout.pipeline_split == explicit_string
+  Layout layout;  ///< micro_batch_size lives here (train.micro_batch_size in the file)
+  std::string
+      pipeline_model_parallel_layout;  ///< set when layout.pipeline_split == explicit_string
   Routing routing;
   double capacity_factor = 0.0;  ///< 0 = dropless
   Software software;

@@ -1,6 +1,6 @@
 #pragma once
-/// Strong unit types. One unit inside: second, byte, flop, as double (integers below 2^53 stay exact).
-/// Quantities add only to their own kind; products and ratios change the exponents, so
+/// Strong unit types. One unit inside: second, byte, flop, as double (integers below 2^53 stay
+/// exact). Quantities add only to their own kind; products and ratios change the exponents, so
 /// Bytes / BytesPerSecond is Seconds and Seconds + Bytes does not compile.
 #include <algorithm>
 #include <compare>
@@ -15,12 +15,28 @@ struct Quantity {
   explicit constexpr Quantity(double v) : value(v) {}
 
   constexpr auto operator<=>(const Quantity&) const = default;
-  constexpr Quantity& operator+=(Quantity o) { value += o.value; return *this; }
-  constexpr Quantity& operator-=(Quantity o) { value -= o.value; return *this; }
-  constexpr Quantity& operator*=(double k) { value *= k; return *this; }
-  constexpr Quantity& operator/=(double k) { value /= k; return *this; }
-  friend constexpr Quantity operator+(Quantity a, Quantity b) { return Quantity(a.value + b.value); }
-  friend constexpr Quantity operator-(Quantity a, Quantity b) { return Quantity(a.value - b.value); }
+  constexpr Quantity& operator+=(Quantity o) {
+    value += o.value;
+    return *this;
+  }
+  constexpr Quantity& operator-=(Quantity o) {
+    value -= o.value;
+    return *this;
+  }
+  constexpr Quantity& operator*=(double k) {
+    value *= k;
+    return *this;
+  }
+  constexpr Quantity& operator/=(double k) {
+    value /= k;
+    return *this;
+  }
+  friend constexpr Quantity operator+(Quantity a, Quantity b) {
+    return Quantity(a.value + b.value);
+  }
+  friend constexpr Quantity operator-(Quantity a, Quantity b) {
+    return Quantity(a.value - b.value);
+  }
   friend constexpr Quantity operator-(Quantity a) { return Quantity(-a.value); }
   friend constexpr Quantity operator*(Quantity a, double k) { return Quantity(a.value * k); }
   friend constexpr Quantity operator*(double k, Quantity a) { return Quantity(a.value * k); }
@@ -71,8 +87,12 @@ constexpr double in_gb_per_s(BytesPerSecond b) { return b.value / 1e9; }
 constexpr double in_tflops(FlopsPerSecond f) { return f.value / 1e12; }
 
 template <int T, int B, int F>
-constexpr Quantity<T, B, F> max(Quantity<T, B, F> a, Quantity<T, B, F> b) { return a < b ? b : a; }
+constexpr Quantity<T, B, F> max(Quantity<T, B, F> a, Quantity<T, B, F> b) {
+  return a < b ? b : a;
+}
 template <int T, int B, int F>
-constexpr Quantity<T, B, F> min(Quantity<T, B, F> a, Quantity<T, B, F> b) { return b < a ? b : a; }
+constexpr Quantity<T, B, F> min(Quantity<T, B, F> a, Quantity<T, B, F> b) {
+  return b < a ? b : a;
+}
 
 }  // namespace moecast

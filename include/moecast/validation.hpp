@@ -16,14 +16,16 @@ namespace moecast {
 struct MeasuredRow {
   std::map<std::string, std::string> columns;
   std::string id;
-  std::optional<Run> run;            ///< absent when the row cannot be expressed; then `unsupported` says why
+  std::optional<Run> run;  ///< absent when the row cannot be expressed; then `unsupported` says why
   std::string unsupported;
-  std::vector<std::string> notes;    ///< assumptions made for empty cells, unknown words
+  std::vector<std::string> notes;  ///< assumptions made for empty cells, unknown words
   std::optional<double> tflops_per_gpu, step_time_s, peak_mem_gib;
   std::string mem_basis;
 };
-/// Reads a CSV with the columns of measurements.csv; `where` filters are column=value or column!=value.
-Result<std::vector<MeasuredRow>> read_measured_rows(const std::string& path, const std::vector<std::string>& where);
+/// Reads a CSV with the columns of measurements.csv; `where` filters are column=value or
+/// column!=value.
+Result<std::vector<MeasuredRow>> read_measured_rows(const std::string& path,
+                                                    const std::vector<std::string>& where);
 
 struct ValidateOptions {
   std::string system_override;  ///< --system PROFILE

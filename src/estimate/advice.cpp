@@ -21,13 +21,17 @@ const std::vector<Trial>& trials() {
       {"moe.dispatcher", {"\"alltoall\"", "\"deepep\"", "\"hybridep\""}},
       {"train.micro_batch_size", {"1", "2", "4", "8"}},
       {"layout.virtual_pipeline_model_parallel_size", {"1", "2", "4", "8"}},
-      {"recompute", {R"({"granularity":"none","modules":[]})", R"({"granularity":"selective","modules":["moe_act"]})",
-                     R"({"granularity":"selective","modules":["layernorm","moe_act"]})",
-                     R"({"granularity":"selective","modules":["mla_up_proj"]})",
-                     R"({"granularity":"selective","modules":["mla_up_proj","layernorm","moe_act"]})",
-                     R"({"granularity":"full","method":"uniform","num_layers":1,"modules":[]})"}},
-      {"cuda_graph", {R"({"impl":"transformer_engine","scope":["moe_router","moe_preprocess"]})",
-                      R"({"impl":"transformer_engine","scope":["attn","moe_router","moe_preprocess"]})", R"({"impl":"none","scope":[]})"}},
+      {"recompute",
+       {R"({"granularity":"none","modules":[]})",
+        R"({"granularity":"selective","modules":["moe_act"]})",
+        R"({"granularity":"selective","modules":["layernorm","moe_act"]})",
+        R"({"granularity":"selective","modules":["mla_up_proj"]})",
+        R"({"granularity":"selective","modules":["mla_up_proj","layernorm","moe_act"]})",
+        R"({"granularity":"full","method":"uniform","num_layers":1,"modules":[]})"}},
+      {"cuda_graph",
+       {R"({"impl":"transformer_engine","scope":["moe_router","moe_preprocess"]})",
+        R"({"impl":"transformer_engine","scope":["attn","moe_router","moe_preprocess"]})",
+        R"({"impl":"none","scope":[]})"}},
       {"optimizer.grad_dtype", {"\"bf16\""}},
       {"comm.overlap_grad_reduce", {"true"}},
       {"comm.tp_comm_overlap", {"true"}},
@@ -45,7 +49,8 @@ std::string apply(Run& run, const char* name, const char* value) {
     const Knob* knob = find_knob(key);
     if (knob == nullptr || knob->get(run) == v) return true;
     if (!knob->set(run, v).empty()) return false;
-    change += (change.empty() ? "" : " ") + std::string(knob->key) + "=" + (v.is_string() ? v.get<std::string>() : v.dump());
+    change += (change.empty() ? "" : " ") + std::string(knob->key) + "=" +
+              (v.is_string() ? v.get<std::string>() : v.dump());
     return true;
   };
   if (!parsed.is_object()) return set(name, parsed) ? change : "";
@@ -80,8 +85,9 @@ std::vector<Advice> advise(const Problem& p, const Layout& l, const Outcome& now
     }
     if (!best.change.empty()) found.push_back(best);
   }
-  std::stable_sort(found.begin(), found.end(),
-                   [](const Advice& a, const Advice& b) { return a.step_time_delta_pct < b.step_time_delta_pct; });
+  std::stable_sort(found.begin(), found.end(), [](const Advice& a, const Advice& b) {
+    return a.step_time_delta_pct < b.step_time_delta_pct;
+  });
   if (found.size() > 8) found.resize(8);
   return found;
 }

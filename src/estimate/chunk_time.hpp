@@ -1,9 +1,11 @@
 #pragma once
-/// How long a stage takes forward and backward: a host queue feeding one GPU stream, or, with EP overlap, two streams.
+/// How long a stage takes forward and backward: a host queue feeding one GPU stream, or, with EP
+/// overlap, two streams.
 ///
-/// Host and GPU are two queues. Kernel i starts at max(end of kernel i-1, its launch); a device-to-host sync empties the queue.
-/// So behind a sync nearly all host time is exposed, and without syncs only what the GPU cannot hide. Nothing is approximated by
-/// one max over a layer. Ref: Megatron timeline section 9; EP overlap: combined_1f1b.py, model_chunk_schedule_plan.py.
+/// Host and GPU are two queues. Kernel i starts at max(end of kernel i-1, its launch); a
+/// device-to-host sync empties the queue. So behind a sync nearly all host time is exposed, and
+/// without syncs only what the GPU cannot hide. Nothing is approximated by one max over a layer.
+/// Ref: Megatron timeline section 9; EP overlap: combined_1f1b.py, model_chunk_schedule_plan.py.
 #include <array>
 #include <string>
 #include <vector>
@@ -13,11 +15,12 @@
 
 namespace moecast {
 
-/// An operation as it will really be issued under a layout: host seconds resolved, graphs and recomputation applied.
+/// An operation as it will really be issued under a layout: host seconds resolved, graphs and
+/// recomputation applied.
 struct IssuedOp {
   const char* name = "";
-  double gpu = 0;    ///< seconds
-  double host = 0;   ///< seconds of the issuing thread
+  double gpu = 0;   ///< seconds
+  double host = 0;  ///< seconds of the issuing thread
   float launches = 1;
   OpClass cls = OpClass::memory_bound;
   Part part = Part::attention;
@@ -36,19 +39,21 @@ struct IssueFlags {
   std::uint8_t graph = 0;       ///< modules replayed as one graph per layer and direction
   bool full_graph = false;      ///< full_iteration: no launches, no syncs
   bool overlap = false, delay_wgrad = false, shared_overlap = false;
-  double offload_bytes = 0;     ///< per layer and microbatch, device to host in forward and back in backward
-  double sm_share = 0;          ///< SMs that dispatch kernels hold, of all
+  double offload_bytes =
+      0;  ///< per layer and microbatch, device to host in forward and back in backward
+  double sm_share = 0;  ///< SMs that dispatch kernels hold, of all
 };
 
 IssuedLayer issue(const Problem& p, const LayerOps& ops, const IssueFlags& flags);
 
-/// Where the seconds of a piece of work go. gpu[...] is busy time by class; `duration` is wall time.
+/// Where the seconds of a piece of work go. gpu[...] is busy time by class; `duration` is wall
+/// time.
 struct Spent {
   double duration = 0;
   std::array<double, static_cast<std::size_t>(OpClass::count)> gpu{};
-  double recompute = 0;        ///< GPU time of recomputed operations
-  double ep_exposed = 0;       ///< communication that nothing hides
-  double other_exposed = 0;    ///< TP and CP, always on the compute stream
+  double recompute = 0;      ///< GPU time of recomputed operations
+  double ep_exposed = 0;     ///< communication that nothing hides
+  double other_exposed = 0;  ///< TP and CP, always on the compute stream
   double offload_exposed = 0;
   [[nodiscard]] double compute() const;
   [[nodiscard]] double host_exposed() const;  ///< duration - everything else
@@ -70,13 +75,14 @@ using IssuedStage = std::vector<const IssuedLayer*>;
 struct StageTime {
   Spent forward, backward;
 };
-/// One stream. `drained`: a device sync separates every forward and backward (batched p2p of 1F1B); otherwise forward and
-/// backward alternate and the host runs ahead across them (steady state: the second of two rounds).
+/// One stream. `drained`: a device sync separates every forward and backward (batched p2p of 1F1B);
+/// otherwise forward and backward alternate and the host runs ahead across them (steady state: the
+/// second of two rounds).
 StageTime stage_time(const Problem& p, const IssuedStage& stage, bool drained, bool shared_overlap,
                      std::vector<Placed>* record = nullptr);
 
 /// EP overlap: forward of one stage beside the backward of another (both on this rank).
-Spent overlapped_time(const Problem& p, const IssuedStage& forward, const IssuedStage& backward, const IssueFlags& flags,
-                      std::vector<Placed>* record = nullptr);
+Spent overlapped_time(const Problem& p, const IssuedStage& forward, const IssuedStage& backward,
+                      const IssueFlags& flags, std::vector<Placed>* record = nullptr);
 
 }  // namespace moecast

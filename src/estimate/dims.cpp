@@ -6,22 +6,35 @@
 namespace moecast {
 
 ShardKey shard_key(const Layout& l) {
-  return {l.tp, l.cp, l.ep, l.etp, l.micro_batch_size, l.precision, l.dispatcher, l.dispatcher_num_sms,
-          l.sp(), l.tp_comm_overlap, l.cp_comm_type, l.grad_dtype};
+  return {l.tp,
+          l.cp,
+          l.ep,
+          l.etp,
+          l.micro_batch_size,
+          l.precision,
+          l.dispatcher,
+          l.dispatcher_num_sms,
+          l.sp(),
+          l.tp_comm_overlap,
+          l.cp_comm_type,
+          l.grad_dtype};
 }
 
 namespace {
 
-/// Rows of the busiest EP rank over the mean, from a histogram of tokens per expert (experts in order, E / EP per rank).
+/// Rows of the busiest EP rank over the mean, from a histogram of tokens per expert (experts in
+/// order, E / EP per rank).
 double histogram_imbalance(const std::vector<double>& tokens, int ep) {
   double total = 0;
   for (const double t : tokens) total += t;
   if (total <= 0 || ep <= 0) return 1;
-  const std::size_t per_rank = std::max<std::size_t>(1, tokens.size() / static_cast<std::size_t>(ep));
+  const std::size_t per_rank =
+      std::max<std::size_t>(1, tokens.size() / static_cast<std::size_t>(ep));
   double worst = 0;
   for (std::size_t first = 0; first < tokens.size(); first += per_rank) {
     double rank = 0;
-    for (std::size_t i = first; i < std::min(tokens.size(), first + per_rank); ++i) rank += tokens[i];
+    for (std::size_t i = first; i < std::min(tokens.size(), first + per_rank); ++i)
+      rank += tokens[i];
     worst = std::max(worst, rank);
   }
   return worst * ep / total;
@@ -54,7 +67,8 @@ Dims make_dims(const Problem& p, const ShardKey& k) {
     d.expert_ffn = static_cast<double>(moe.moe_ffn_hidden_size) / k.etp;
     d.expert_width = moe.moe_latent_size > 0 ? moe.moe_latent_size : p.model.hidden_size;
     const double balanced = d.n * moe.moe_router_topk * k.etp;
-    const bool drop = p.run.capacity_factor > 0;  // drop and pad: every expert takes exactly its capacity
+    const bool drop =
+        p.run.capacity_factor > 0;  // drop and pad: every expert takes exactly its capacity
     const int align = row_alignment(k.precision, p.features.fused_grouped_mlp);
     const double padding = align > 0 && !drop ? d.local_experts * align / 2.0 : 0;
     d.rows = balanced * (drop ? p.run.capacity_factor : d.imbalance) + padding;

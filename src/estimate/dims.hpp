@@ -1,5 +1,6 @@
 #pragma once
-/// The knobs that decide what one rank's part of a layer costs, and the sizes that follow from them.
+/// The knobs that decide what one rank's part of a layer costs, and the sizes that follow from
+/// them.
 #include "estimate/problem.hpp"
 
 namespace moecast {
@@ -17,19 +18,20 @@ struct ShardKey {
 };
 ShardKey shard_key(const Layout& l);
 
-/// Sizes on one rank. N tokens of a CP rank, n tokens after sequence parallelism (memory.md notation).
+/// Sizes on one rank. N tokens of a CP rank, n tokens after sequence parallelism (memory.md
+/// notation).
 struct Dims {
   double N = 0, n = 0;
-  double t = 1;              ///< tp
+  double t = 1;  ///< tp
   double h = 0;
   double vocab = 0;          ///< padded vocabulary / tp
   double local_experts = 0;  ///< e = E / EP
   double expert_ffn = 0;     ///< fe / ETP
   double expert_width = 0;   ///< hidden or latent width of routed experts
-  double rows = 0;           ///< R: rows that the busiest rank's experts compute, alignment padding included
-  double rows_held = 0;      ///< rows that it has memory for: R, or a static budget
-  double imbalance = 1;      ///< rows of the busiest EP rank over the mean
-  double glu = 2;            ///< fc1 outputs per ffn unit: 2 gated, 1 not
+  double rows = 0;  ///< R: rows that the busiest rank's experts compute, alignment padding included
+  double rows_held = 0;  ///< rows that it has memory for: R, or a static budget
+  double imbalance = 1;  ///< rows of the busiest EP rank over the mean
+  double glu = 2;        ///< fc1 outputs per ffn unit: 2 gated, 1 not
 };
 Dims make_dims(const Problem& p, const ShardKey& k);
 

@@ -17,7 +17,8 @@ Diagnostics illegal(const std::vector<Finding>& findings) {
   Diagnostics problems;
   for (const Finding& f : findings) {
     if (f.severity != Severity::error) continue;
-    problems.push_back({"", 0, 0, f.keys.empty() ? "" : f.keys.front(), "[" + f.rule + "] " + f.message, f.fix});
+    problems.push_back(
+        {"", 0, 0, f.keys.empty() ? "" : f.keys.front(), "[" + f.rule + "] " + f.message, f.fix});
   }
   return problems;
 }
@@ -27,7 +28,8 @@ std::string largest_reason(const std::vector<RankMemory>& ranks, int largest) {
   const RankMemory& r = ranks[static_cast<std::size_t>(largest)];
   const auto share = [&](Bytes b) { return 100 * (b / r.peak); };
   const Bytes state = r.weights + r.gradients + r.optimizer;
-  return fmt::format("{:.0f} % model state, {:.0f} % activations; peak at: {}", share(state), share(r.activations), r.moment);
+  return fmt::format("{:.0f} % model state, {:.0f} % activations; peak at: {}", share(state),
+                     share(r.activations), r.moment);
 }
 
 double max_imbalance(const Problem& p, const Layout& l) {
@@ -38,7 +40,8 @@ double max_imbalance(const Problem& p, const Layout& l) {
     Evaluator e(skewed);
     return e.evaluate(l, Depth::bound).status == Outcome::Status::fits;
   };
-  const double worst = std::max(1.0, static_cast<double>(l.ep) * std::min<double>(1, p.model.moe.num_moe_experts));
+  const double worst =
+      std::max(1.0, static_cast<double>(l.ep) * std::min<double>(1, p.model.moe.num_moe_experts));
   if (!fits(1)) return 0;
   if (fits(worst)) return worst;
   double low = 1, high = worst;
@@ -60,20 +63,27 @@ void fill_rates(const Problem& p, const Layout& l, Estimate& e) {
   e.params_active = count.active;
 }
 
-void fill_warnings(const Problem& p, const std::vector<Finding>& findings, const Outcome& outcome, Estimate& e) {
+void fill_warnings(const Problem& p, const std::vector<Finding>& findings, const Outcome& outcome,
+                   Estimate& e) {
   e.warnings = p.warnings;
   for (const Finding& f : findings) {
     if (f.severity != Severity::error) e.warnings.push_back({f.rule, f.message});
   }
   const double used = outcome.reserved / p.system().gpu.hbm_capacity.value;
   if (e.fits && used > 0.9) {
-    e.warnings.push_back({"memory-pressure", fmt::format("{:.0f} % of device memory would be reserved: allocator retries near the limit cost "
-                                                         "1.3 to 3.5 x in published runs, which this forecast does not include",
-                                                         100 * used)});
+    e.warnings.push_back(
+        {"memory-pressure",
+         fmt::format(
+             "{:.0f} % of device memory would be reserved: allocator retries near the limit cost "
+             "1.3 to 3.5 x in published runs, which this forecast does not include",
+             100 * used)});
   }
-  if (p.system().host_memory.value > 0 && outcome.host * p.system().gpus_per_node > p.system().host_memory.value) {
-    e.warnings.push_back({"host-memory", fmt::format("offload pins {:.0f} GiB per GPU, more than the node's host memory holds",
-                                                     outcome.host / kBytesPerGib)});
+  if (p.system().host_memory.value > 0 &&
+      outcome.host * p.system().gpus_per_node > p.system().host_memory.value) {
+    e.warnings.push_back(
+        {"host-memory",
+         fmt::format("offload pins {:.0f} GiB per GPU, more than the node's host memory holds",
+                     outcome.host / kBytesPerGib)});
   }
 }
 
@@ -85,7 +95,8 @@ Result<Estimate> estimate(const Run& run, const EstimateOptions& options) {
   const Problem p = made.take();
   const Layout& l = run.layout;
   const auto findings = check_rules(rule_input(p, l, parse_versions(p.software)));
-  if (Diagnostics problems = illegal(findings); options.enforce_rules && !problems.empty()) return problems;
+  if (Diagnostics problems = illegal(findings); options.enforce_rules && !problems.empty())
+    return problems;
 
   Estimate e;
   e.run = run;

@@ -9,9 +9,11 @@ namespace moecast {
 
 std::size_t Evaluator::KeyHash::operator()(const ShardKey& k) const {
   std::size_t h = 1469598103934665603ull;
-  for (const int v : {k.tp, k.cp, k.ep, k.etp, k.micro_batch_size, static_cast<int>(k.precision), static_cast<int>(k.dispatcher),
-                      k.dispatcher_num_sms, static_cast<int>(k.sequence_parallel) * 2 + static_cast<int>(k.tp_comm_overlap),
-                      static_cast<int>(k.cp_comm_type) * 4 + static_cast<int>(k.grad_dtype)}) {
+  for (const int v :
+       {k.tp, k.cp, k.ep, k.etp, k.micro_batch_size, static_cast<int>(k.precision),
+        static_cast<int>(k.dispatcher), k.dispatcher_num_sms,
+        static_cast<int>(k.sequence_parallel) * 2 + static_cast<int>(k.tp_comm_overlap),
+        static_cast<int>(k.cp_comm_type) * 4 + static_cast<int>(k.grad_dtype)}) {
     h = (h ^ static_cast<std::size_t>(v)) * 1099511628211ull;
   }
   return h;
@@ -37,7 +39,8 @@ double Evaluator::least_state(const Layout& l) {
   const MeshTables* m = mesh(l);
   double most = 0;
   if (m != nullptr) {
-    for (const RankState& s : m->states) most = std::max(most, s.weights + s.gradients + s.optimizer);
+    for (const RankState& s : m->states)
+      most = std::max(most, s.weights + s.gradients + s.optimizer);
   }
   return most;
 }
@@ -77,7 +80,8 @@ Outcome Evaluator::evaluate(const Layout& l, Depth depth, Estimate* detail, bool
     }
   }
   out.reserved = reserved_bytes(p_, l, out.peak);
-  out.status = out.reserved <= p_.system().gpu.hbm_capacity.value ? Outcome::Status::fits : Outcome::Status::does_not_fit;
+  out.status = out.reserved <= p_.system().gpu.hbm_capacity.value ? Outcome::Status::fits
+                                                                  : Outcome::Status::does_not_fit;
   out.bound = bound(l, s, *m);
   if (depth == Depth::bound) return out;
 
@@ -90,14 +94,16 @@ Outcome Evaluator::evaluate(const Layout& l, Depth depth, Estimate* detail, bool
 namespace {
 
 std::uint16_t selective_set(const Layout& l) {
-  return l.recompute_granularity == RecomputeGranularity::selective ? l.recompute_modules.bits : std::uint16_t{0};
+  return l.recompute_granularity == RecomputeGranularity::selective ? l.recompute_modules.bits
+                                                                    : std::uint16_t{0};
 }
 
 struct Sums {
   double forward = 0, backward = 0;
 };
 
-/// Busy time that no schedule can avoid: the one stream's sum, or with EP overlap the compute stream's.
+/// Busy time that no schedule can avoid: the one stream's sum, or with EP overlap the compute
+/// stream's.
 Sums least(const OpSums& f, const OpSums& b, const OpSums& again, const Layout& l) {
   const auto stream = [&](const OpSums& s) {
     if (l.overlap_moe_expert_parallel_comm) return s.compute + s.shared + s.other;
@@ -111,12 +117,15 @@ Sums least(const OpSums& f, const OpSums& b, const OpSums& again, const Layout& 
 
 double Evaluator::bound(const Layout& l, const ShardTables& s, const MeshTables& m) const {
   const std::uint16_t recompute = selective_set(l);
-  const bool full = l.recompute_granularity == RecomputeGranularity::full && l.recompute_method != RecomputeMethod::block;
+  const bool full = l.recompute_granularity == RecomputeGranularity::full &&
+                    l.recompute_method != RecomputeMethod::block;
   const OpSums none;
   std::array<Sums, kMaxClasses> per_class;
   for (std::size_t i = 0; i < s.classes.size(); ++i) {
     const ClassTable& c = s.classes[i];
-    const OpSums& again = full ? c.forward : recompute != 0 ? c.under(recompute, l.offload_modules.bits).again : none;
+    const OpSums& again = full             ? c.forward
+                          : recompute != 0 ? c.under(recompute, l.offload_modules.bits).again
+                                           : none;
     per_class[i] = least(c.forward, c.backward, again, l);
   }
   const Sums embedding = least(s.embedding_forward, s.embedding_backward, none, l);
@@ -132,8 +141,10 @@ double Evaluator::bound(const Layout& l, const ShardTables& s, const MeshTables&
       sum.backward += stage.layers[c] * per_class[c].backward;
     }
     const double heads = stage.mtp_depths + (stage.loss ? 1 : 0);
-    sum.forward += (stage.embedding ? embedding.forward : 0) + heads * head.forward + stage.mtp_depths * mtp.forward;
-    sum.backward += (stage.embedding ? embedding.backward : 0) + heads * head.backward + stage.mtp_depths * mtp.backward;
+    sum.forward += (stage.embedding ? embedding.forward : 0) + heads * head.forward +
+                   stage.mtp_depths * mtp.forward;
+    sum.backward += (stage.embedding ? embedding.backward : 0) + heads * head.backward +
+                    stage.mtp_depths * mtp.backward;
     t.forward.push_back(sum.forward);
     t.backward.push_back(sum.backward);
   }

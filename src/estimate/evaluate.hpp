@@ -1,6 +1,6 @@
 #pragma once
-/// THE evaluator: estimate, search, check of fit, advice and validation all call evaluate(). Fit, then bound, then exact: early returns
-/// of the same function.
+/// THE evaluator: estimate, search, check of fit, advice and validation all call evaluate(). Fit,
+/// then bound, then exact: early returns of the same function.
 #include <memory>
 #include <unordered_map>
 
@@ -15,11 +15,11 @@ enum class Depth : unsigned char { bound, exact };
 
 struct Outcome {
   enum class Status : unsigned char { fits, does_not_fit, no_plan } status = Status::no_plan;
-  double peak = 0;       ///< allocated bytes of the largest rank
-  double reserved = 0;   ///< of the same rank
-  double host = 0;       ///< pinned bytes of one rank, largest
-  double bound = 0;      ///< seconds: no schedule of this layout is faster
-  double step = 0;       ///< seconds; 0 unless exact
+  double peak = 0;      ///< allocated bytes of the largest rank
+  double reserved = 0;  ///< of the same rank
+  double host = 0;      ///< pinned bytes of one rank, largest
+  double bound = 0;     ///< seconds: no schedule of this layout is faster
+  double step = 0;      ///< seconds; 0 unless exact
   int largest_rank = 0;
 };
 
@@ -28,11 +28,11 @@ class Evaluator {
  public:
   explicit Evaluator(const Problem& problem) : p_(problem) {}
 
-  /// depth bound: plan, memory, bound. depth exact: the step as well (also when it does not fit). `detail` fills everything that an
-  /// Estimate says about time and memory; needs depth exact.
+  /// depth bound: plan, memory, bound. depth exact: the step as well (also when it does not fit).
+  /// `detail` fills everything that an Estimate says about time and memory; needs depth exact.
   Outcome evaluate(const Layout& l, Depth depth, Estimate* detail = nullptr, bool trace = false);
-  /// Model state (weights, gradients, optimizer) of the fullest rank: no recomputation or activation offload goes below. 0 when there
-  /// is no plan.
+  /// Model state (weights, gradients, optimizer) of the fullest rank: no recomputation or
+  /// activation offload goes below. 0 when there is no plan.
   double least_state(const Layout& l);
   /// Why the last evaluate() had no plan.
   [[nodiscard]] const Diagnostics& plan_problems() const { return plan_problems_; }
@@ -43,8 +43,10 @@ class Evaluator {
   const MeshTables* mesh(const Layout& l);
   double bound(const Layout& l, const ShardTables& shard, const MeshTables& mesh) const;
   Exact exact(const Layout& l, const ShardTables& shard, const MeshTables& mesh) const;
-  void price_pairs(const Layout& l, const ShardTables& shard, const MeshTables& mesh, Exact& e) const;
-  void describe(const Layout& l, const ShardTables& shard, const MeshTables& mesh, const Exact& e, Estimate& out, bool trace) const;
+  void price_pairs(const Layout& l, const ShardTables& shard, const MeshTables& mesh,
+                   Exact& e) const;
+  void describe(const Layout& l, const ShardTables& shard, const MeshTables& mesh, const Exact& e,
+                Estimate& out, bool trace) const;
 
   struct KeyHash {
     std::size_t operator()(const ShardKey& k) const;

@@ -12,10 +12,13 @@ namespace {
 
 IssueFlags issue_flags(const Problem& p, const Layout& l) {
   IssueFlags f;
-  if (l.recompute_granularity == RecomputeGranularity::selective) f.recompute = l.recompute_modules.bits;
+  if (l.recompute_granularity == RecomputeGranularity::selective)
+    f.recompute = l.recompute_modules.bits;
   f.full_graph = l.cuda_graph_impl == CudaGraphImpl::full_iteration;
-  if (l.cuda_graph_impl == CudaGraphImpl::transformer_engine || l.cuda_graph_impl == CudaGraphImpl::local) {
-    f.graph = l.cuda_graph_scope.empty() ? std::uint8_t{0xff} : static_cast<std::uint8_t>(l.cuda_graph_scope.bits);
+  if (l.cuda_graph_impl == CudaGraphImpl::transformer_engine ||
+      l.cuda_graph_impl == CudaGraphImpl::local) {
+    f.graph = l.cuda_graph_scope.empty() ? std::uint8_t{0xff}
+                                         : static_cast<std::uint8_t>(l.cuda_graph_scope.bits);
   }
   f.overlap = l.overlap_moe_expert_parallel_comm;
   f.delay_wgrad = l.delay_wgrad_compute;
@@ -26,13 +29,17 @@ IssueFlags issue_flags(const Problem& p, const Layout& l) {
 }
 
 /// Seconds of offload traffic that a stage cannot hide under its own work, each direction.
-double offload_exposed(const Problem& p, const Layout& l, const ShardTables& s, const StageCounts& stage, double window) {
+double offload_exposed(const Problem& p, const Layout& l, const ShardTables& s,
+                       const StageCounts& stage, double window) {
   if (l.offload_modules.empty() && l.cpu_offloading_num_layers == 0) return 0;
-  const std::uint16_t recompute = l.recompute_granularity == RecomputeGranularity::selective ? l.recompute_modules.bits : 0;
+  const std::uint16_t recompute =
+      l.recompute_granularity == RecomputeGranularity::selective ? l.recompute_modules.bits : 0;
   double moved = 0;
   for (std::size_t i = 0; i < stage.order.size(); ++i) {
-    const ClassUnder& u = s.classes[static_cast<std::size_t>(stage.order[i])].under(recompute, l.offload_modules.bits);
-    moved += static_cast<int>(i) < l.cpu_offloading_num_layers ? u.stored : u.offloadable * l.offload_fraction;
+    const ClassUnder& u = s.classes[static_cast<std::size_t>(stage.order[i])].under(
+        recompute, l.offload_modules.bits);
+    moved += static_cast<int>(i) < l.cpu_offloading_num_layers ? u.stored
+                                                               : u.offloadable * l.offload_fraction;
   }
   return std::max(0.0, p.prices().host_copy(moved).value - window);
 }
@@ -45,13 +52,16 @@ Spent with_offload(Spent s, double exposed) {
 
 }  // namespace
 
-/// Forward of every chunk beside backward of every chunk of the same rank; pairs of equal contents are priced once.
-void Evaluator::price_pairs(const Layout& l, const ShardTables& s, const MeshTables& m, Exact& e) const {
+/// Forward of every chunk beside backward of every chunk of the same rank; pairs of equal contents
+/// are priced once.
+void Evaluator::price_pairs(const Layout& l, const ShardTables& s, const MeshTables& m,
+                            Exact& e) const {
   std::map<std::pair<int, int>, Spent> priced;
   for (int r = 0; r < l.pp; ++r) {
     for (int f = 0; f < l.vpp; ++f) {
       for (int b = 0; b < l.vpp; ++b) {
-        const std::size_t fi = static_cast<std::size_t>(r * l.vpp + f), bi = static_cast<std::size_t>(r * l.vpp + b);
+        const std::size_t fi = static_cast<std::size_t>(r * l.vpp + f),
+                          bi = static_cast<std::size_t>(r * l.vpp + b);
         const auto [at, fresh] = priced.try_emplace({m.content[fi], m.content[bi]});
         if (fresh) {
           const Spent pair = overlapped_time(p_, e.stages[fi], e.stages[bi], e.flags);
@@ -64,29 +74,35 @@ void Evaluator::price_pairs(const Layout& l, const ShardTables& s, const MeshTab
   }
 }
 
-Evaluator::Exact Evaluator::exact(const Layout& l, const ShardTables& s, const MeshTables& m) const {
+Evaluator::Exact Evaluator::exact(const Layout& l, const ShardTables& s,
+                                  const MeshTables& m) const {
   Exact e;
   e.layers.reserve(2 * s.classes.size() + 3);  // stages point into it
   e.flags = issue_flags(p_, l);
   const bool full = l.recompute_granularity == RecomputeGranularity::full;
   const bool block = full && l.recompute_method == RecomputeMethod::block;
   const std::size_t classes = s.classes.size();
-  for (int variant = 0; variant < 2; ++variant) {  // [classes] recomputed or as the layout says, [classes + c] plain
+  for (int variant = 0; variant < 2;
+       ++variant) {  // [classes] recomputed or as the layout says, [classes + c] plain
     IssueFlags flags = e.flags;
     flags.recompute_all = full && variant == 0;
     for (const ClassTable& c : s.classes) e.layers.push_back(issue(p_, c.ops, flags));
   }
   IssueFlags ends = e.flags;
   ends.recompute = 0;
-  for (const LayerOps* end : {&s.embedding, &s.head, &s.mtp_extra}) e.layers.push_back(issue(p_, *end, ends));
-  const IssuedLayer *embedding = &e.layers[2 * classes], *head = embedding + 1, *mtp_extra = embedding + 2;
+  for (const LayerOps* end : {&s.embedding, &s.head, &s.mtp_extra})
+    e.layers.push_back(issue(p_, *end, ends));
+  const IssuedLayer *embedding = &e.layers[2 * classes], *head = embedding + 1,
+                    *mtp_extra = embedding + 2;
 
   for (const StageCounts& stage : m.stages) {
     IssuedStage list;
     if (stage.embedding) list.push_back(embedding);
-    const std::size_t decoder = stage.order.size() - static_cast<std::size_t>(stage.mtp_depths) * p_.mtp_classes.size();
+    const std::size_t decoder =
+        stage.order.size() - static_cast<std::size_t>(stage.mtp_depths) * p_.mtp_classes.size();
     for (std::size_t i = 0; i < stage.order.size(); ++i) {
-      const bool first_of_depth = i >= decoder && (i - decoder) % std::max<std::size_t>(1, p_.mtp_classes.size()) == 0;
+      const bool first_of_depth =
+          i >= decoder && (i - decoder) % std::max<std::size_t>(1, p_.mtp_classes.size()) == 0;
       if (first_of_depth) list.push_back(mtp_extra);
       const bool plain = block && static_cast<int>(i) >= l.recompute_num_layers;
       list.push_back(&e.layers[static_cast<std::size_t>(stage.order[i]) + (plain ? classes : 0)]);
@@ -103,8 +119,10 @@ Evaluator::Exact Evaluator::exact(const Layout& l, const ShardTables& s, const M
     if (fresh) {
       StageTime& t = at->second;
       t = stage_time(p_, e.stages[i], drained && !e.flags.full_graph, e.flags.shared_overlap);
-      t.forward = with_offload(t.forward, offload_exposed(p_, l, s, m.stages[i], t.forward.duration));
-      t.backward = with_offload(t.backward, offload_exposed(p_, l, s, m.stages[i], t.backward.duration));
+      t.forward =
+          with_offload(t.forward, offload_exposed(p_, l, s, m.stages[i], t.forward.duration));
+      t.backward =
+          with_offload(t.backward, offload_exposed(p_, l, s, m.stages[i], t.backward.duration));
     }
     e.stage_times.push_back(at->second);
     e.times.forward.push_back(at->second.forward.duration);
@@ -115,7 +133,8 @@ Evaluator::Exact Evaluator::exact(const Layout& l, const ShardTables& s, const M
     const GroupShape pp = group_shape(GroupName::pp, l, p_.world);
     GroupSpan neighbours = p_.cluster.span(pp.stride, 2);
     const double bytes = 2 * s.dims.n * s.dims.h;
-    e.times.p2p = p_.prices().collective(Collective::send_recv, bytes, neighbours).value * p_.ablation.communication;
+    e.times.p2p = p_.prices().collective(Collective::send_recv, bytes, neighbours).value *
+                  p_.ablation.communication;
     e.times.p2p_blocks = l.vpp == 1;
   }
   e.walk = walk(e.shape, e.times);

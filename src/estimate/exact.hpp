@@ -5,11 +5,12 @@
 namespace moecast {
 
 struct Evaluator::Exact {
-  std::vector<IssuedLayer> layers;           ///< [class] as the layout says, [classes + class] not recomputed, then the three ends
-  std::vector<IssuedStage> stages;           ///< [rank * vpp + chunk]
+  std::vector<IssuedLayer> layers;  ///< [class] as the layout says, [classes + class] not
+                                    ///< recomputed, then the three ends
+  std::vector<IssuedStage> stages;  ///< [rank * vpp + chunk]
   IssueFlags flags;
-  std::vector<StageTime> stage_times;        ///< [rank * vpp + chunk]
-  std::vector<Spent> both;                   ///< as ScheduleTimes::both
+  std::vector<StageTime> stage_times;  ///< [rank * vpp + chunk]
+  std::vector<Spent> both;             ///< as ScheduleTimes::both
   ScheduleShape shape;
   ScheduleTimes times;
   Walk walk;

@@ -1,4 +1,5 @@
-// How many microbatch-chunks a rank holds: from the walked order, not from an average (memory.md section 5).
+// How many microbatch-chunks a rank holds: from the walked order, not from an average (memory.md
+// section 5).
 #include <algorithm>
 
 #include "estimate/schedule.hpp"
@@ -27,7 +28,8 @@ std::vector<std::vector<int>> alive_vectors(const ScheduleShape& s, int rank) {
   std::vector<int> alive(static_cast<std::size_t>(s.vpp), 0);
   std::vector<std::vector<int>> kept;
   for (const ScheduleOp& op : rank_order(s, rank)) {
-    // in a combined step the backward frees layer by layer what the forward fills: the two trade places
+    // in a combined step the backward frees layer by layer what the forward fills: the two trade
+    // places
     if (op.kind == ScheduleOp::Kind::both) --alive[static_cast<std::size_t>(op.backward_chunk)];
     if (op.kind != ScheduleOp::Kind::backward) {
       ++alive[static_cast<std::size_t>(op.forward_chunk)];

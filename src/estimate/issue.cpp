@@ -9,7 +9,10 @@ namespace {
 class Issuer {
  public:
   Issuer(const Problem& p, const IssueFlags& f, double per_launch)
-      : flags_(f), calibration_(p.profile.calibration), scale_(p.ablation.host * p.stack.host_factor), per_launch_(per_launch) {}
+      : flags_(f),
+        calibration_(p.profile.calibration),
+        scale_(p.ablation.host * p.stack.host_factor),
+        per_launch_(per_launch) {}
 
   void add(std::vector<IssuedOp>& out, const Op& op, bool recomputed) {
     IssuedOp issued;
@@ -41,7 +44,9 @@ class Issuer {
   bool in_graph_ = false;
 };
 
-bool runs_again(const Op& op, const IssueFlags& f) { return f.recompute_all || (op.recompute & f.recompute) != 0; }
+bool runs_again(const Op& op, const IssueFlags& f) {
+  return f.recompute_all || (op.recompute & f.recompute) != 0;
+}
 
 }  // namespace
 
@@ -54,7 +59,8 @@ IssuedLayer issue(const Problem& p, const LayerOps& ops, const IssueFlags& f) {
 
   Issuer backward(p, f, forward_launch * c.host_backward_factor);
   Issuer again(p, f, forward_launch);  // recomputation runs Python modules again
-  const bool whole_block = f.recompute_all || (f.recompute & (1u << static_cast<int>(RecomputeModule::moe))) != 0;
+  const bool whole_block =
+      f.recompute_all || (f.recompute & (1u << static_cast<int>(RecomputeModule::moe))) != 0;
   if (whole_block) {
     for (const Op& op : ops.forward) {
       if (runs_again(op, f)) again.add(layer.backward, op, true);

@@ -12,7 +12,8 @@ constexpr auto kMoe = mask(RecomputeModule::moe);
 void save_mlp_norm(SavedWriter& w, std::uint16_t dropped_by, bool plain_output) {
   const Dims& d = w.dims;
   w.save("mlp norm input", 2 * d.h * d.n, 0, mask(OffloadModule::mlp_norm), "2hn");
-  w.save("mlp norm output", (plain_output ? 2 : w.linear_input_bytes()) * d.h * d.n, dropped_by, mask(OffloadModule::mlp_norm), "2hn");
+  w.save("mlp norm output", (plain_output ? 2 : w.linear_input_bytes()) * d.h * d.n, dropped_by,
+         mask(OffloadModule::mlp_norm), "2hn");
   w.save("mlp norm rstd", 4 * d.n, 0, 0, "4n");
 }
 
@@ -22,9 +23,10 @@ void save_dense_mlp(SavedWriter& w) {
   const bool local = !w.problem.features.transformer_engine;
   save_mlp_norm(w, local ? mask(RecomputeModule::layernorm) : std::uint16_t{0}, false);
   w.save("fc1 output", 2 * d.glu * f * d.N / d.t, mask(RecomputeModule::mlp), 0, "2uf N / t");
-  w.save("activation output", w.linear_input_bytes() * f * d.N / d.t, mask(RecomputeModule::mlp), 0, "2f N / t");
-  // backward moments relative to everything stored: dY + 4fN/t in the activation's backward (T); the local stack adds bf16 weight
-  // gradients of one linear and their dummy
+  w.save("activation output", w.linear_input_bytes() * f * d.N / d.t, mask(RecomputeModule::mlp), 0,
+         "2f N / t");
+  // backward moments relative to everything stored: dY + 4fN/t in the activation's backward (T);
+  // the local stack adds bf16 weight gradients of one linear and their dummy
   const double dy = 2 * d.h * d.n;
   const double act = dy + 2 * d.glu * f * d.N / d.t;
   const double weights = local ? 2 * f * d.h / d.t * d.glu : 0;
@@ -38,11 +40,14 @@ void save_router(SavedWriter& w) {
   const MoeSpec& moe = w.problem.model.moe;
   const double E = moe.num_moe_experts, k = moe.moe_router_topk;
   const bool aux = !moe.expert_bias;
-  // unfused: scores 4E, probs 4E, map E, sort or row-id map 8E; top-k index and values; auxiliary loss keeps 4E more
-  const double per_token = 17 * E + (aux ? 4 * E : 0) + (w.problem.features.transformer_engine ? 12 : 20) * k;
+  // unfused: scores 4E, probs 4E, map E, sort or row-id map 8E; top-k index and values; auxiliary
+  // loss keeps 4E more
+  const double per_token =
+      17 * E + (aux ? 4 * E : 0) + (w.problem.features.transformer_engine ? 12 : 20) * k;
   const double kept = 5 * E;
   w.save("router probs and map", kept * d.n, 0, 0, "5E n");
-  w.save("router scores, top-k, index maps", (per_token - kept) * d.n, kMoe, 0, "(12E + 4E aux + 12k) n");
+  w.save("router scores, top-k, index maps", (per_token - kept) * d.n, kMoe, 0,
+         "(12E + 4E aux + 12k) n");
 }
 
 void save_experts(SavedWriter& w) {
@@ -52,9 +57,10 @@ void save_experts(SavedWriter& w) {
   const auto group = mask(OffloadModule::fused_group_mlp);
   w.save("expert fc1 input", w.linear_input_bytes() * hx * R, kMoe,
          static_cast<std::uint16_t>(mask(OffloadModule::expert_fc1) | group), "2 hx R");
-  w.save("expert fc1 output", 2 * d.glu * f * R, kMoe, static_cast<std::uint16_t>(mask(OffloadModule::moe_act) | group), "2u fe R");
-  w.save("moe act output", w.linear_input_bytes() * f * R, static_cast<std::uint16_t>(kMoe | mask(RecomputeModule::moe_act)), group,
-         "2 fe R");
+  w.save("expert fc1 output", 2 * d.glu * f * R, kMoe,
+         static_cast<std::uint16_t>(mask(OffloadModule::moe_act) | group), "2u fe R");
+  w.save("moe act output", w.linear_input_bytes() * f * R,
+         static_cast<std::uint16_t>(kMoe | mask(RecomputeModule::moe_act)), group, "2 fe R");
   w.save("routed probs", 4 * R, kMoe, 0, "4R");
 
   const double dy = 2 * d.h * d.n;
@@ -65,7 +71,8 @@ void save_experts(SavedWriter& w) {
   const double fc1 = dy - 2 * f * R + 2 * hx * R + x * d.glu;
   w.memory.backward = std::max({w.memory.backward, fc2, act, fc1});
   const bool shared = w.problem.model.moe.moe_shared_expert_intermediate_size > 0;
-  // combine of the forward: permuted send rows, received rows, expert output and its unsorted copy, combined rows, layer output
+  // combine of the forward: permuted send rows, received rows, expert output and its unsorted copy,
+  // combined rows, layer output
   w.memory.forward_combine = local ? 0 : 4 * 2 * hx * R + 2 * d.h * d.n * (shared ? 2 : 1);
 }
 
@@ -75,8 +82,10 @@ void save_shared(SavedWriter& w) {
   if (sh == 0) return;
   const auto dropped = static_cast<std::uint16_t>(kMoe | mask(RecomputeModule::shared_experts));
   w.save("shared fc1 output", 2 * d.glu * sh * d.N / d.t, dropped, 0, "2u sh N / t");
-  w.save("shared activation output", w.linear_input_bytes() * sh * d.N / d.t, dropped, 0, "2 sh N / t");
-  if (w.low_precision()) w.save("shared input, quantised", w.quantised_bytes() * d.h * d.n, dropped, 0, "1hn");
+  w.save("shared activation output", w.linear_input_bytes() * sh * d.N / d.t, dropped, 0,
+         "2 sh N / t");
+  if (w.low_precision())
+    w.save("shared input, quantised", w.quantised_bytes() * d.h * d.n, dropped, 0, "1hn");
 }
 
 void save_latent(SavedWriter& w) {
@@ -122,7 +131,8 @@ LayerMemory layer_memory(const Problem& p, const ShardKey& k, const LayerKind& l
   }
   if (p.model.hyper_connections > 1) {
     // every block keeps the other residual streams and the mixed input
-    w.save("hyper-connection streams", 2.0 * p.model.hyper_connections * 2 * d.h * d.n, mask(RecomputeModule::mhc), 0, "4 hc hn");
+    w.save("hyper-connection streams", 2.0 * p.model.hyper_connections * 2 * d.h * d.n,
+           mask(RecomputeModule::mhc), 0, "4 hc hn");
   }
   return std::move(w.memory);
 }
@@ -136,7 +146,8 @@ HeadMemory head_memory(const Problem& p, const ShardKey& k) {
     m.loss = 2 * logits + 12 * d.N;
     m.out_layer = 2 * logits + 2 * d.h * d.N + (k.sequence_parallel ? 2 * d.h * d.n : 0);
   } else {
-    m.loss = 10 * logits;  // bf16 logits, fp32 logits, fp32 exponentials (measured 10.0 bytes per token and word)
+    m.loss = 10 * logits;  // bf16 logits, fp32 logits, fp32 exponentials (measured 10.0 bytes per
+                           // token and word)
     m.out_layer = 2 * logits + 2 * d.h * d.N;
   }
   return m;

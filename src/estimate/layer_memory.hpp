@@ -1,7 +1,8 @@
 #pragma once
-/// What one layer keeps from forward to backward, and what it needs for a moment. Bytes per microbatch on one rank.
-/// Two stacks: T = TransformerEngine, L = Megatron's local PyTorch stack; the differences were measured (single-node studies and
-/// H200 runs). Notation of the formulas: N tokens of a CP rank, n = N / t with sequence parallel, h hidden, R rows that the local experts
+/// What one layer keeps from forward to backward, and what it needs for a moment. Bytes per
+/// microbatch on one rank. Two stacks: T = TransformerEngine, L = Megatron's local PyTorch stack;
+/// the differences were measured (single-node studies and H200 runs). Notation of the formulas: N
+/// tokens of a CP rank, n = N / t with sequence parallel, h hidden, R rows that the local experts
 /// receive, fe expert ffn / ETP, u = 2 with GLU else 1.
 #include <string>
 #include <vector>
@@ -21,11 +22,12 @@ struct SavedTensor {
 
 struct LayerMemory {
   std::vector<SavedTensor> saved;
-  double input = 0;             ///< 2hn: what full recompute keeps
-  double kept_by_moe = 0;       ///< what recomputing the whole MoE block still keeps
-  double forward_combine = 0;   ///< more than `saved` at the combine of the forward (T, alltoall: 2.10)
-  double backward = 0;          ///< more than `saved` in the worst moment of the layer's backward
-  double moe_part = 0;          ///< everything the MoE block saves: the transient of recomputing it
+  double input = 0;        ///< 2hn: what full recompute keeps
+  double kept_by_moe = 0;  ///< what recomputing the whole MoE block still keeps
+  double forward_combine =
+      0;                ///< more than `saved` at the combine of the forward (T, alltoall: 2.10)
+  double backward = 0;  ///< more than `saved` in the worst moment of the layer's backward
+  double moe_part = 0;  ///< everything the MoE block saves: the transient of recomputing it
   [[nodiscard]] double stored(std::uint16_t recompute) const;
   [[nodiscard]] double offloadable(std::uint16_t recompute, std::uint16_t offload) const;
 };
@@ -40,6 +42,8 @@ struct HeadMemory {
 };
 HeadMemory head_memory(const Problem& p, const ShardKey& k);
 
-constexpr std::uint16_t mask(OffloadModule m) { return static_cast<std::uint16_t>(1u << static_cast<int>(m)); }
+constexpr std::uint16_t mask(OffloadModule m) {
+  return static_cast<std::uint16_t>(1u << static_cast<int>(m));
+}
 
 }  // namespace moecast

@@ -27,27 +27,32 @@ class OpWriter {
   /// Starts a module: its operations carry these tags, its backward operations form one group.
   void begin(Part part, std::uint16_t recompute = 0, std::uint8_t graph = 0, bool shared = false);
   void forward(const char* name, OpClass cls, Seconds gpu, double launches, bool sync = false);
-  void backward(const char* name, OpClass cls, Seconds gpu, double launches, bool wgrad = false, bool sync = false);
+  void backward(const char* name, OpClass cls, Seconds gpu, double launches, bool wgrad = false,
+                bool sync = false);
 
   enum class Split : unsigned char { none, column, row };
-  /// A TE linear: quantise, GEMM; backward quantise, dgrad, wgrad; with the TP collectives of its kind. Full (unsplit) n and k of
-  /// the model; rows = tokens the GEMM runs over.
-  void linear(const char* name, double rows, double n, double k, Split split, bool quantised = true);
+  /// A TE linear: quantise, GEMM; backward quantise, dgrad, wgrad; with the TP collectives of its
+  /// kind. Full (unsplit) n and k of the model; rows = tokens the GEMM runs over.
+  void linear(const char* name, double rows, double n, double k, Split split,
+              bool quantised = true);
   void norm(double width, double rows);
-  void elementwise(const char* name, double forward_bytes, double backward_bytes, double launches = 1);
+  void elementwise(const char* name, double forward_bytes, double backward_bytes,
+                   double launches = 1);
   void residual();  ///< bias-dropout-add of the block
   LayerOps finish();
 
   [[nodiscard]] bool low_precision() const { return key.precision != Precision::bf16; }
   [[nodiscard]] double accumulate_bytes() const;
-  /// Bytes read and written to quantise one element of an activation or gradient, row- and column-wise.
+  /// Bytes read and written to quantise one element of an activation or gradient, row- and
+  /// column-wise.
   [[nodiscard]] double quantize_bytes() const;
 
  private:
   void quantize(bool is_forward, double elements);
   void sequence_gather(bool is_forward, const char* name, double bytes, Seconds hidden_under);
   void sequence_scatter(bool is_forward, const char* name, double bytes, Seconds hidden_under);
-  void tp_collective(bool is_forward, const char* name, Collective op, double bytes, Seconds hidden_under);
+  void tp_collective(bool is_forward, const char* name, Collective op, double bytes,
+                     Seconds hidden_under);
   LayerOps ops_;
   std::vector<std::vector<Op>> groups_;
   Op tags_;
@@ -65,10 +70,15 @@ LayerOps layer_ops(const Problem& p, const ShardKey& k, const LayerKind& layer);
 LayerOps embedding_ops(const Problem& p, const ShardKey& k);
 /// Final norm, output layer and loss (last stage).
 LayerOps head_ops(const Problem& p, const ShardKey& k);
-/// What one MTP depth adds around its layers: norms, concatenation, eh_proj (its logits and loss are head_ops again).
+/// What one MTP depth adds around its layers: norms, concatenation, eh_proj (its logits and loss
+/// are head_ops again).
 LayerOps mtp_extra_ops(const Problem& p, const ShardKey& k);
 
-constexpr std::uint16_t mask(RecomputeModule m) { return static_cast<std::uint16_t>(1u << static_cast<int>(m)); }
-constexpr std::uint8_t mask(GraphModule m) { return static_cast<std::uint8_t>(1u << static_cast<int>(m)); }
+constexpr std::uint16_t mask(RecomputeModule m) {
+  return static_cast<std::uint16_t>(1u << static_cast<int>(m));
+}
+constexpr std::uint8_t mask(GraphModule m) {
+  return static_cast<std::uint8_t>(1u << static_cast<int>(m));
+}
 
 }  // namespace moecast

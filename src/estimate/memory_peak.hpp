@@ -1,6 +1,6 @@
 #pragma once
-/// The peak of every pipeline rank: what is held all the time, plus the largest of the named moments (memory_peaks 2.24). Transients of
-/// different moments are never added.
+/// The peak of every pipeline rank: what is held all the time, plus the largest of the named
+/// moments (memory_peaks 2.24). Transients of different moments are never added.
 #include <array>
 
 #include "estimate/tables.hpp"
@@ -9,12 +9,13 @@ namespace moecast {
 
 struct RankPeak {
   double weights = 0, gradients = 0, optimizer = 0, dispatcher = 0, cuda_graph = 0, workspace = 0;
-  double stored = 0;      ///< activations alive at the peak, without the moment's own bytes
-  double transient = 0;   ///< the moment's own bytes
+  double stored = 0;     ///< activations alive at the peak, without the moment's own bytes
+  double transient = 0;  ///< the moment's own bytes
   double host = 0;
   const char* moment = "";
   [[nodiscard]] double allocated() const {
-    return weights + gradients + optimizer + dispatcher + cuda_graph + workspace + stored + transient;
+    return weights + gradients + optimizer + dispatcher + cuda_graph + workspace + stored +
+           transient;
   }
 };
 
@@ -37,13 +38,16 @@ class LayoutMemory {
   [[nodiscard]] double chunk(const StageCounts& stage) const;
   [[nodiscard]] double chunk_offloaded(const StageCounts& stage) const;
   void moments(const StageCounts& last, double stored, double gradient_cast, RankPeak& peak) const;
-  void add_detail(MemoryItem& tree, int rank, const RankPeak& peak, const std::vector<int>& alive) const;
+  void add_detail(MemoryItem& tree, int rank, const RankPeak& peak,
+                  const std::vector<int>& alive) const;
 
   const Problem& p_;
   const Layout& l_;
   const ShardTables& shard_;
   const MeshTables& mesh_;
-  bool full_ = false, layered_ = false;  ///< full recomputation; per-layer decisions (full, block or layer offload)
+  bool full_ = false,
+       layered_ =
+           false;  ///< full recomputation; per-layer decisions (full, block or layer offload)
   std::uint16_t recompute_ = 0;
   double dispatcher_ = 0;
   std::array<LayerBytes, kMaxClasses> selective_{}, recomputed_{};

@@ -6,7 +6,8 @@ namespace moecast {
 
 LayerSpans layer_spans(const Problem& p, const ShardKey& k) {
   const Cluster& c = p.cluster;
-  return {c.span(1, k.tp), c.span(k.tp, k.cp), c.span(k.etp, k.ep), c.span(1, k.etp), c.span(1, k.etp * k.ep)};
+  return {c.span(1, k.tp), c.span(k.tp, k.cp), c.span(k.etp, k.ep), c.span(1, k.etp),
+          c.span(1, k.etp * k.ep)};
 }
 
 OpWriter::OpWriter(const Problem& p, const ShardKey& k)
@@ -27,17 +28,20 @@ void OpWriter::forward(const char* name, OpClass cls, Seconds gpu, double launch
   Op op = tags_;
   op.name = name;
   op.cls = cls;
-  op.gpu = gpu * (is_communication(cls) ? problem.ablation.communication : problem.ablation.compute);
+  op.gpu =
+      gpu * (is_communication(cls) ? problem.ablation.communication : problem.ablation.compute);
   op.launches = static_cast<float>(launches);
   op.sync = sync;
   ops_.forward.push_back(op);
 }
 
-void OpWriter::backward(const char* name, OpClass cls, Seconds gpu, double launches, bool wgrad, bool sync) {
+void OpWriter::backward(const char* name, OpClass cls, Seconds gpu, double launches, bool wgrad,
+                        bool sync) {
   Op op = tags_;
   op.name = name;
   op.cls = cls;
-  op.gpu = gpu * (is_communication(cls) ? problem.ablation.communication : problem.ablation.compute);
+  op.gpu =
+      gpu * (is_communication(cls) ? problem.ablation.communication : problem.ablation.compute);
   op.launches = static_cast<float>(launches);
   op.wgrad = wgrad;
   op.sync = sync;
@@ -59,13 +63,18 @@ double OpWriter::quantize_bytes() const {
   const bool hopper = problem.system().gpu.compute_capability < 10;
   const double write = operand_bytes(key.precision);
   switch (key.precision) {
-    case Precision::bf16: return 0;
+    case Precision::bf16:
+      return 0;
     // Hopper's FP8 GEMM takes K-major operands only, so a transposed copy is written for wgrad
-    case Precision::fp8_delayed: return 2 + write * (hopper ? 2 : 1);
-    case Precision::fp8_tensorwise: return 2 + 2 + write * (hopper ? 2 : 1);  // amax pass, then cast
+    case Precision::fp8_delayed:
+      return 2 + write * (hopper ? 2 : 1);
+    case Precision::fp8_tensorwise:
+      return 2 + 2 + write * (hopper ? 2 : 1);  // amax pass, then cast
     case Precision::fp8_blockwise:
-    case Precision::mxfp8: return 2 + 2 * write;
-    case Precision::nvfp4: return 2 + 2 + 2 * write;
+    case Precision::mxfp8:
+      return 2 + 2 * write;
+    case Precision::nvfp4:
+      return 2 + 2 + 2 * write;
   }
   return 0;
 }
@@ -80,10 +89,12 @@ void OpWriter::quantize(bool is_forward, double elements) {
   }
 }
 
-void OpWriter::tp_collective(bool is_forward, const char* name, Collective op, double bytes, Seconds hidden_under) {
+void OpWriter::tp_collective(bool is_forward, const char* name, Collective op, double bytes,
+                             Seconds hidden_under) {
   if (key.tp <= 1) return;
   Seconds time = prices.collective(op, bytes, spans.tp);
-  // user-buffer overlap: four pipelined splits, so a quarter stays exposed and the rest hides under its GEMM
+  // user-buffer overlap: four pipelined splits, so a quarter stays exposed and the rest hides under
+  // its GEMM
   if (key.tp_comm_overlap && key.sequence_parallel) time = max(time / 4, time - hidden_under);
   const double launches = problem.profile.calibration.host_collective_launches;
   if (is_forward) {
@@ -93,16 +104,19 @@ void OpWriter::tp_collective(bool is_forward, const char* name, Collective op, d
   }
 }
 
-void OpWriter::sequence_gather(bool is_forward, const char* name, double bytes, Seconds hidden_under) {
+void OpWriter::sequence_gather(bool is_forward, const char* name, double bytes,
+                               Seconds hidden_under) {
   tp_collective(is_forward, name, Collective::all_gather, bytes, hidden_under);
 }
 
-void OpWriter::sequence_scatter(bool is_forward, const char* name, double bytes, Seconds hidden_under) {
+void OpWriter::sequence_scatter(bool is_forward, const char* name, double bytes,
+                                Seconds hidden_under) {
   const Collective op = key.sequence_parallel ? Collective::reduce_scatter : Collective::all_reduce;
   tp_collective(is_forward, name, op, bytes, hidden_under);
 }
 
-void OpWriter::linear(const char* name, double rows, double n, double k, Split split, bool quantised) {
+void OpWriter::linear(const char* name, double rows, double n, double k, Split split,
+                      bool quantised) {
   const bool low = quantised && low_precision();
   const Pipe pipe = low ? pipe_of(key.precision) : Pipe::bf16;
   const double n_local = split == Split::column ? n / dims.t : n;
@@ -113,7 +127,9 @@ void OpWriter::linear(const char* name, double rows, double n, double k, Split s
   const Seconds wgrad = prices.gemm(pipe, shape, Pass::wgrad, accumulate_bytes());
   const double launches = problem.profile.calibration.host_linear_launches;
 
-  if (low) quantize(true, (split == Split::column && key.sequence_parallel ? rows / dims.t : rows) * k_local);
+  if (low)
+    quantize(true,
+             (split == Split::column && key.sequence_parallel ? rows / dims.t : rows) * k_local);
   if (split == Split::column && key.sequence_parallel) {
     sequence_gather(true, "tp all-gather", rows * k * (low ? 1 : 2), fwd);
   }
@@ -121,7 +137,8 @@ void OpWriter::linear(const char* name, double rows, double n, double k, Split s
   if (split == Split::row) sequence_scatter(true, "tp reduce-scatter", rows * n * 2, fwd);
 
   if (low) quantize(false, rows * n_local);
-  if (split == Split::row && key.sequence_parallel) sequence_gather(false, "tp all-gather", rows * n * (low ? 1 : 2), dgrad);
+  if (split == Split::row && key.sequence_parallel)
+    sequence_gather(false, "tp all-gather", rows * n * (low ? 1 : 2), dgrad);
   if (split == Split::column && key.sequence_parallel) {
     sequence_gather(false, "tp all-gather", rows * k * (low ? 1 : 2), dgrad);
   }
@@ -135,7 +152,8 @@ void OpWriter::norm(double width, double rows) {
   backward("norm", OpClass::memory_bound, prices.norm(6 * width * rows), 2.5);
 }
 
-void OpWriter::elementwise(const char* name, double forward_bytes, double backward_bytes, double launches) {
+void OpWriter::elementwise(const char* name, double forward_bytes, double backward_bytes,
+                           double launches) {
   forward(name, OpClass::memory_bound, prices.elementwise(forward_bytes), launches);
   backward(name, OpClass::memory_bound, prices.elementwise(backward_bytes), launches);
 }
@@ -147,7 +165,8 @@ void OpWriter::residual() {
     elementwise("residual", bytes, bytes, 1);
     return;
   }
-  // hyper-connections: every block mixes `streams` residual streams before and after itself (Sinkhorn-normalised small matrices)
+  // hyper-connections: every block mixes `streams` residual streams before and after itself
+  // (Sinkhorn-normalised small matrices)
   elementwise("hyper-connection", bytes * streams, 2 * bytes * streams, 12);
 }
 

@@ -1,5 +1,6 @@
-// Softmax attention blocks: GQA (full and sliding), MLA (with DSA indexer), DeepSeek-V4 compressed attention.
-// Shapes: Megatron core/transformer/{attention,multi_latent_attention}.py; TP traffic: facts of timeline section 3.
+// Softmax attention blocks: GQA (full and sliding), MLA (with DSA indexer), DeepSeek-V4 compressed
+// attention. Shapes: Megatron core/transformer/{attention,multi_latent_attention}.py; TP traffic:
+// facts of timeline section 3.
 #include <algorithm>
 
 #include "estimate/layer_ops.hpp"
@@ -9,12 +10,14 @@ namespace {
 
 constexpr auto kAttnGraph = mask(GraphModule::attn);
 
-/// Sparse context of DSA: dense half when the sequence is short, else the top-k average (flops.md section 2c).
+/// Sparse context of DSA: dense half when the sequence is short, else the top-k average (flops.md
+/// section 2c).
 double sparse_context(double s, double topk) {
   return s <= topk ? (s + 1) / 2 : topk - topk * (topk - 1) / (2 * s);
 }
 
-/// Context-parallel exchange. p2p: C-1 ring steps hide under the attention of the previous chunk; all_gather and a2a are exposed.
+/// Context-parallel exchange. p2p: C-1 ring steps hide under the attention of the previous chunk;
+/// all_gather and a2a are exposed.
 void write_cp(OpWriter& w, double kv_bytes, double qkvo_bytes, Seconds fwd_core, Seconds bwd_core) {
   const int c = w.key.cp;
   if (c <= 1) return;
@@ -24,14 +27,17 @@ void write_cp(OpWriter& w, double kv_bytes, double qkvo_bytes, Seconds fwd_core,
     w.forward("cp all-to-all", OpClass::cp_comm, t, 4 * launches);
     w.backward("cp all-to-all", OpClass::cp_comm, t, 4 * launches);
   } else if (w.key.cp_comm_type == CpCommType::all_gather) {
-    w.forward("cp all-gather", OpClass::cp_comm, w.prices.collective(Collective::all_gather, kv_bytes * c, w.spans.cp), launches);
-    w.backward("cp reduce-scatter", OpClass::cp_comm, w.prices.collective(Collective::reduce_scatter, kv_bytes * c, w.spans.cp),
-               launches);
+    w.forward("cp all-gather", OpClass::cp_comm,
+              w.prices.collective(Collective::all_gather, kv_bytes * c, w.spans.cp), launches);
+    w.backward("cp reduce-scatter", OpClass::cp_comm,
+               w.prices.collective(Collective::reduce_scatter, kv_bytes * c, w.spans.cp), launches);
   } else {
     const Seconds send = w.prices.collective(Collective::send_recv, kv_bytes, w.spans.cp);
     const Seconds back = w.prices.collective(Collective::send_recv, 2 * kv_bytes, w.spans.cp);
-    w.forward("cp ring", OpClass::cp_comm, max(Seconds{}, send - fwd_core / c) * (c - 1), launches * (c - 1));
-    w.backward("cp ring", OpClass::cp_comm, max(Seconds{}, back - bwd_core / c) * (c - 1), launches * (c - 1));
+    w.forward("cp ring", OpClass::cp_comm, max(Seconds{}, send - fwd_core / c) * (c - 1),
+              launches * (c - 1));
+    w.backward("cp ring", OpClass::cp_comm, max(Seconds{}, back - bwd_core / c) * (c - 1),
+               launches * (c - 1));
   }
 }
 
@@ -53,14 +59,16 @@ void write_core(OpWriter& w, const Mixer& m, const Core& core) {
   a.v_dim = core.v_dim;
   a.fp8 = w.problem.features.fp8_attention && w.low_precision();
   a.sinks = m.sinks;
-  // the ring computes one key block after the other: C kernels with C-th of the context, each with its own ramp, and after each
-  // the partial outputs are rescaled by their log-sum-exp (fp32 accumulator read and written, block output read)
+  // the ring computes one key block after the other: C kernels with C-th of the context, each with
+  // its own ramp, and after each the partial outputs are rescaled by their log-sum-exp (fp32
+  // accumulator read and written, block output read)
   const int steps = w.key.cp > 1 && w.key.cp_comm_type == CpCommType::p2p ? w.key.cp : 1;
   a.context /= steps;
   Seconds fwd = w.prices.attention(a, false) * steps;
   Seconds bwd = w.prices.attention(a, true) * steps;
   if (steps > 1) {
-    const double out = d.N * heads * core.v_dim, kv_grad = d.N * kv_heads * (core.qk_dim + core.v_dim);
+    const double out = d.N * heads * core.v_dim,
+                 kv_grad = d.N * kv_heads * (core.qk_dim + core.v_dim);
     fwd += w.prices.elementwise(10 * out) * (steps - 1);
     bwd += w.prices.elementwise(6 * out + 6 * kv_grad) * (steps - 1);
   }
@@ -78,7 +86,8 @@ void write_core(OpWriter& w, const Mixer& m, const Core& core) {
 
 void write_rope(OpWriter& w, double elements) {
   const bool fused = w.problem.features.rope_fusion;
-  w.elementwise("rope", 4 * elements * (fused ? 1 : 3), 4 * elements * (fused ? 1 : 3), fused ? 2 : 8);
+  w.elementwise("rope", 4 * elements * (fused ? 1 : 3), 4 * elements * (fused ? 1 : 3),
+                fused ? 2 : 8);
 }
 
 void write_gqa(OpWriter& w, const Mixer& m) {
@@ -96,8 +105,9 @@ void write_gqa(OpWriter& w, const Mixer& m) {
   }
   write_rope(w, d.N * (q + k) / d.t);
   const double v_dim = m.v_head_dim;
-  write_core(w, m, {mean_context(w.problem.seq_length, m.window), static_cast<double>(m.qk_head_dim), v_dim,
-                    static_cast<double>(m.num_query_groups)});
+  write_core(w, m,
+             {mean_context(w.problem.seq_length, m.window), static_cast<double>(m.qk_head_dim),
+              v_dim, static_cast<double>(m.num_query_groups)});
   w.begin(Part::attention, 0, kAttnGraph);
   const double o = m.num_attention_heads * v_dim;
   if (gate > 0) w.elementwise("output gate", 6 * d.N * o / d.t, 10 * d.N * o / d.t, 2);
@@ -118,8 +128,10 @@ void write_indexer(OpWriter& w, const Mixer& m, double candidates) {
   project("indexer q", width, input);
   project("indexer k", m.index_head_dim + m.index_n_heads, d.h);
   const double scores = 2 * d.N * candidates * m.index_n_heads * (m.index_head_dim + 1.0);
-  const double rate = w.problem.system().gpu.bf16.value * w.problem.profile.calibration.attention[0].forward_efficiency;
-  w.forward("indexer scores and top-k", OpClass::attention, seconds(scores / rate) + w.prices.elementwise(4 * d.N * candidates), 6);
+  const double rate = w.problem.system().gpu.bf16.value *
+                      w.problem.profile.calibration.attention[0].forward_efficiency;
+  w.forward("indexer scores and top-k", OpClass::attention,
+            seconds(scores / rate) + w.prices.elementwise(4 * d.N * candidates), 6);
 }
 
 void write_mla(OpWriter& w, const Mixer& m) {
@@ -140,20 +152,23 @@ void write_mla(OpWriter& w, const Mixer& m) {
     w.linear("q", d.N, heads * qk, d.h, OpWriter::Split::column);
   }
   w.norm(m.kv_lora_rank, d.n);
-  w.linear("kv up", d.N, heads * (m.qk_head_dim + m.v_head_dim), m.kv_lora_rank, OpWriter::Split::column);
+  w.linear("kv up", d.N, heads * (m.qk_head_dim + m.v_head_dim), m.kv_lora_rank,
+           OpWriter::Split::column);
   write_rope(w, d.N * heads * qk * 2 / d.t);  // rope, and the copies that join nope and rope parts
   const double s = w.problem.seq_length;
   const bool sparse = m.index_topk > 0;
   write_indexer(w, m, s / 2);
   const Core dense{s / 2, qk, static_cast<double>(m.v_head_dim), heads};
-  const Core absorbed{sparse_context(s, m.index_topk), static_cast<double>(m.kv_lora_rank + m.qk_pos_emb_head_dim),
+  const Core absorbed{sparse_context(s, m.index_topk),
+                      static_cast<double>(m.kv_lora_rank + m.qk_pos_emb_head_dim),
                       static_cast<double>(m.kv_lora_rank), 1};
   write_core(w, m, sparse ? absorbed : dense);
   w.begin(Part::attention, 0, kAttnGraph);
   w.linear("attention proj", d.N, d.h, heads * m.v_head_dim, OpWriter::Split::row);
 }
 
-/// DeepSeek-V4: one shared KV head, compressed blocks of 4 or 128 tokens beside a sliding window, grouped output LoRA.
+/// DeepSeek-V4: one shared KV head, compressed blocks of 4 or 128 tokens beside a sliding window,
+/// grouped output LoRA.
 void write_csa(OpWriter& w, const Mixer& m) {
   const Dims& d = w.dims;
   const double s = w.problem.seq_length, heads = m.num_attention_heads, dv = m.v_head_dim;
@@ -177,7 +192,8 @@ void write_csa(OpWriter& w, const Mixer& m) {
   }
   write_core(w, m, {context, dv, dv, 1});
   w.begin(Part::attention, 0, kAttnGraph);
-  // per group heads/groups*dv -> o_lora_rank: together the FLOPs of one heads*dv -> o_lora_rank GEMM
+  // per group heads/groups*dv -> o_lora_rank: together the FLOPs of one heads*dv -> o_lora_rank
+  // GEMM
   w.linear("o down", d.N, m.o_lora_rank, heads * dv, OpWriter::Split::column);
   w.linear("o up", d.N, d.h, static_cast<double>(m.o_groups) * m.o_lora_rank, OpWriter::Split::row);
 }

@@ -5,13 +5,16 @@ namespace moecast {
 
 void write_mixer(OpWriter& w, const Mixer& m) {
   switch (m.kind) {
-    case MixerKind::none: return;
+    case MixerKind::none:
+      return;
     case MixerKind::gqa:
     case MixerKind::mla:
-    case MixerKind::csa: return write_attention(w, m);
+    case MixerKind::csa:
+      return write_attention(w, m);
     case MixerKind::gdn:
     case MixerKind::kda:
-    case MixerKind::mamba: return write_linear_mixer(w, m);
+    case MixerKind::mamba:
+      return write_linear_mixer(w, m);
   }
 }
 
@@ -31,8 +34,10 @@ LayerOps embedding_ops(const Problem& p, const ShardKey& k) {
   w.backward("embedding", OpClass::memory_bound, w.prices.elementwise(2 * bytes), 3, true);
   if (k.tp > 1) {
     const Seconds t = w.prices.collective(Collective::reduce_scatter, 2 * d.N * d.h, w.spans.tp);
-    w.forward("tp reduce-scatter", OpClass::tp_comm, t, p.profile.calibration.host_collective_launches);
-    w.backward("tp all-gather", OpClass::tp_comm, t, p.profile.calibration.host_collective_launches);
+    w.forward("tp reduce-scatter", OpClass::tp_comm, t,
+              p.profile.calibration.host_collective_launches);
+    w.backward("tp all-gather", OpClass::tp_comm, t,
+               p.profile.calibration.host_collective_launches);
   }
   return w.finish();
 }
@@ -41,13 +46,17 @@ LayerOps head_ops(const Problem& p, const ShardKey& k) {
   OpWriter w(p, k);
   const Dims& d = w.dims;
   w.norm(d.h, d.n);
-  w.linear("output layer", d.N, d.vocab * d.t, d.h, OpWriter::Split::column, p.features.fp8_output_proj);
+  w.linear("output layer", d.N, d.vocab * d.t, d.h, OpWriter::Split::column,
+           p.features.fp8_output_proj);
   w.begin(Part::attention);
-  // TE: read bf16 logits twice, write the gradient in place. Native: an fp32 copy, its exponentials and the gradient on top.
+  // TE: read bf16 logits twice, write the gradient in place. Native: an fp32 copy, its exponentials
+  // and the gradient on top.
   const double logits = d.N * d.vocab;
   const bool te = p.features.te_cross_entropy;
-  w.forward("cross entropy", OpClass::memory_bound, w.prices.loss((te ? 6 : 20) * logits), te ? 5 : 15);
-  w.backward("cross entropy", OpClass::memory_bound, w.prices.loss((te ? 4 : 12) * logits), te ? 2 : 8);
+  w.forward("cross entropy", OpClass::memory_bound, w.prices.loss((te ? 6 : 20) * logits),
+            te ? 5 : 15);
+  w.backward("cross entropy", OpClass::memory_bound, w.prices.loss((te ? 4 : 12) * logits),
+             te ? 2 : 8);
   return w.finish();
 }
 

@@ -1,6 +1,7 @@
 // Dense MLP and the MoE block: router, dispatch, experts, combine, shared experts.
-// Pipelines and sync points of the dispatchers: Megatron core/transformer/moe/token_dispatcher.py, fused_a2a.py; experts:
-// TransformerEngine GroupedLinear (multi-stream cuBLAS, one GEMM per expert) or the fused grouped MLP.
+// Pipelines and sync points of the dispatchers: Megatron core/transformer/moe/token_dispatcher.py,
+// fused_a2a.py; experts: TransformerEngine GroupedLinear (multi-stream cuBLAS, one GEMM per expert)
+// or the fused grouped MLP.
 #include <algorithm>
 
 #include "estimate/layer_ops.hpp"
@@ -12,13 +13,14 @@ constexpr auto kMoe = mask(RecomputeModule::moe);
 constexpr auto kMoeAct = mask(RecomputeModule::moe_act);
 constexpr auto kMoeGraph = mask(GraphModule::moe);
 constexpr auto kRouterGraph = static_cast<std::uint8_t>(mask(GraphModule::moe_router) | kMoeGraph);
-constexpr auto kPreprocessGraph = static_cast<std::uint8_t>(mask(GraphModule::moe_preprocess) | kMoeGraph);
+constexpr auto kPreprocessGraph =
+    static_cast<std::uint8_t>(mask(GraphModule::moe_preprocess) | kMoeGraph);
 
 struct MoeSizes {
-  double send_rows = 0;   ///< n * topk
-  double recv_rows = 0;   ///< rows that arrive before the local permute
-  double rows = 0;        ///< R on the busiest rank, what the experts compute
-  double width = 0;       ///< hx
+  double send_rows = 0;  ///< n * topk
+  double recv_rows = 0;  ///< rows that arrive before the local permute
+  double rows = 0;       ///< R on the busiest rank, what the experts compute
+  double width = 0;      ///< hx
 };
 
 MoeSizes sizes(const OpWriter& w, const DispatchVolume& v) {
@@ -27,7 +29,8 @@ MoeSizes sizes(const OpWriter& w, const DispatchVolume& v) {
   s.send_rows = d.n * w.problem.model.moe.moe_router_topk;
   s.rows = d.rows;
   s.width = d.expert_width;
-  const bool copies_per_rank = w.key.dispatcher == Dispatcher::deepep || w.key.dispatcher == Dispatcher::hybridep;
+  const bool copies_per_rank =
+      w.key.dispatcher == Dispatcher::deepep || w.key.dispatcher == Dispatcher::hybridep;
   s.recv_rows = copies_per_rank ? d.n * v.distinct_ranks : s.rows;
   return s;
 }
@@ -58,10 +61,14 @@ void write_router(OpWriter& w) {
   const Seconds gemm = w.prices.fp32_gemm({d.n, E, d.h});
   const double launches = fused ? 6 : 20;  // softmax, top-k, scatter, auxiliary loss
   w.forward("router", OpClass::dense_gemm, gemm, 2);
-  w.forward("router top-k", OpClass::memory_bound,
-            w.prices.elementwise((fused ? 20 : 45) * d.n * E) + w.prices.small_kernels(fused ? 3 : 15), launches);
-  w.backward("router top-k", OpClass::memory_bound,
-             w.prices.elementwise((fused ? 12 : 30) * d.n * E) + w.prices.small_kernels(fused ? 2 : 10), launches);
+  w.forward(
+      "router top-k", OpClass::memory_bound,
+      w.prices.elementwise((fused ? 20 : 45) * d.n * E) + w.prices.small_kernels(fused ? 3 : 15),
+      launches);
+  w.backward(
+      "router top-k", OpClass::memory_bound,
+      w.prices.elementwise((fused ? 12 : 30) * d.n * E) + w.prices.small_kernels(fused ? 2 : 10),
+      launches);
   w.backward("router", OpClass::dense_gemm, gemm * 2, 3);
 }
 
@@ -71,7 +78,8 @@ void write_latent(OpWriter& w, const char* name, double n, double k) {
   w.linear(name, w.dims.n, n, k, OpWriter::Split::none);
 }
 
-/// Permute before the all-to-all (alltoall, allgather) belongs to the preprocess; DeepEP and HybridEP permute what they received.
+/// Permute before the all-to-all (alltoall, allgather) belongs to the preprocess; DeepEP and
+/// HybridEP permute what they received.
 void write_dispatch(OpWriter& w, const MoeSizes& s) {
   const Dims& d = w.dims;
   const bool fused = w.problem.features.permute_fusion;
@@ -79,17 +87,23 @@ void write_dispatch(OpWriter& w, const MoeSizes& s) {
   const double collective = w.problem.profile.calibration.host_collective_launches;
   const bool a2a = w.key.dispatcher == Dispatcher::alltoall;
   const bool sync = dispatch_syncs(w);
-  const Seconds send = w.prices.dispatch(w.key.dispatcher, dispatch_shape(w, false), w.spans.etp_ep, false);
-  const Seconds send_backward = w.prices.dispatch(w.key.dispatcher, dispatch_shape(w, true), w.spans.etp_ep, true);
+  const Seconds send =
+      w.prices.dispatch(w.key.dispatcher, dispatch_shape(w, false), w.spans.etp_ep, false);
+  const Seconds send_backward =
+      w.prices.dispatch(w.key.dispatcher, dispatch_shape(w, true), w.spans.etp_ep, true);
   const double small = fused ? 3 : 10;
 
   w.begin(Part::attention, kMoe, kPreprocessGraph);
   if (a2a) {
-    w.forward("permute", OpClass::permute, w.prices.permute(row * (d.n + s.send_rows), fused), small);
-    w.backward("permute", OpClass::permute, w.prices.permute(row * (d.n + s.send_rows), fused), fused ? 2 : 5);
+    w.forward("permute", OpClass::permute, w.prices.permute(row * (d.n + s.send_rows), fused),
+              small);
+    w.backward("permute", OpClass::permute, w.prices.permute(row * (d.n + s.send_rows), fused),
+               fused ? 2 : 5);
   } else {
     w.forward("dispatch metadata", OpClass::permute,
-              w.prices.elementwise(8 * d.n * w.problem.model.moe.num_moe_experts) + w.prices.small_kernels(3), 4);
+              w.prices.elementwise(8 * d.n * w.problem.model.moe.num_moe_experts) +
+                  w.prices.small_kernels(3),
+              4);
   }
   w.begin(Part::dispatch, kMoe, kMoeGraph);
   w.forward("dispatch", OpClass::ep_comm, send, a2a ? 2 * collective : collective + 2, sync);
@@ -102,7 +116,8 @@ void write_dispatch(OpWriter& w, const MoeSizes& s) {
   }
 }
 
-void write_grouped(OpWriter& w, const char* name, const MoeSizes& s, double n, double k, std::uint16_t recompute) {
+void write_grouped(OpWriter& w, const char* name, const MoeSizes& s, double n, double k,
+                   std::uint16_t recompute) {
   const Dims& d = w.dims;
   const Features& f = w.problem.features;
   const Calibration& c = w.problem.profile.calibration;
@@ -110,20 +125,28 @@ void write_grouped(OpWriter& w, const char* name, const MoeSizes& s, double n, d
   const Pipe pipe = pipe_of(w.key.precision);
   const double experts = std::max(1.0, d.local_experts);
   const GemmShape one{s.rows / experts, n, k};
-  // multi-stream back end: one cuBLAS call per expert, less Python than a module; quantised recipes prepare every group
+  // multi-stream back end: one cuBLAS call per expert, less Python than a module; quantised recipes
+  // prepare every group
   const double per_expert = w.low_precision() ? 0.76 + c.host_quantize_launches : 0.76;
-  const double launches = single ? c.host_linear_launches : c.host_linear_launches + per_expert * experts;
+  const double launches =
+      single ? c.host_linear_launches : c.host_linear_launches + per_expert * experts;
   w.begin(Part::experts, recompute, kMoeGraph);
   if (w.low_precision()) {
-    w.forward("quantize", OpClass::quantize, w.prices.quantize(s.rows * k * w.quantize_bytes()), c.host_quantize_launches);
-    w.backward("quantize", OpClass::quantize, w.prices.quantize(s.rows * n * w.quantize_bytes()), c.host_quantize_launches);
+    w.forward("quantize", OpClass::quantize, w.prices.quantize(s.rows * k * w.quantize_bytes()),
+              c.host_quantize_launches);
+    w.backward("quantize", OpClass::quantize, w.prices.quantize(s.rows * n * w.quantize_bytes()),
+               c.host_quantize_launches);
   }
-  w.forward(name, OpClass::grouped_gemm, w.prices.grouped_gemm(pipe, experts, one, Pass::forward, 0, single), launches);
-  w.backward(name, OpClass::grouped_gemm, w.prices.grouped_gemm(pipe, experts, one, Pass::dgrad, 0, single), launches);
+  w.forward(name, OpClass::grouped_gemm,
+            w.prices.grouped_gemm(pipe, experts, one, Pass::forward, 0, single), launches);
+  w.backward(name, OpClass::grouped_gemm,
+             w.prices.grouped_gemm(pipe, experts, one, Pass::dgrad, 0, single), launches);
   const double acc = f.grouped_mm ? 0 : w.accumulate_bytes();
-  w.backward(name, OpClass::grouped_gemm, w.prices.grouped_gemm(pipe, experts, one, Pass::wgrad, acc, single), launches, true);
+  w.backward(name, OpClass::grouped_gemm,
+             w.prices.grouped_gemm(pipe, experts, one, Pass::wgrad, acc, single), launches, true);
   if (f.grouped_mm) {  // BF16 wgrad, then a separate add into the fp32 gradient
-    w.backward("wgrad accumulate", OpClass::memory_bound, w.prices.adam(10 * experts * n * k), 1, true);
+    w.backward("wgrad accumulate", OpClass::memory_bound, w.prices.adam(10 * experts * n * k), 1,
+               true);
   }
 }
 
@@ -133,9 +156,10 @@ void write_experts(OpWriter& w, const MoeSizes& s) {
     w.begin(Part::experts, kMoe, kMoeGraph);
     const double bytes = s.rows * 2 * s.width;
     const double launches = w.problem.profile.calibration.host_collective_launches;
-    w.forward("etp all-gather", OpClass::tp_comm, w.prices.collective(Collective::all_gather, bytes, w.spans.etp), launches);
-    w.backward("etp reduce-scatter", OpClass::tp_comm, w.prices.collective(Collective::reduce_scatter, bytes, w.spans.etp),
-               launches);
+    w.forward("etp all-gather", OpClass::tp_comm,
+              w.prices.collective(Collective::all_gather, bytes, w.spans.etp), launches);
+    w.backward("etp reduce-scatter", OpClass::tp_comm,
+               w.prices.collective(Collective::reduce_scatter, bytes, w.spans.etp), launches);
   }
   write_grouped(w, "expert fc1", s, d.glu * d.expert_ffn, s.width, kMoe);
   w.begin(Part::experts, kMoe | kMoeAct, kMoeGraph);
@@ -148,9 +172,10 @@ void write_experts(OpWriter& w, const MoeSizes& s) {
     w.begin(Part::experts, kMoe, kMoeGraph);
     const double bytes = s.rows * 2 * s.width;
     const double launches = w.problem.profile.calibration.host_collective_launches;
-    w.forward("etp reduce-scatter", OpClass::tp_comm, w.prices.collective(Collective::reduce_scatter, bytes, w.spans.etp),
-              launches);
-    w.backward("etp all-gather", OpClass::tp_comm, w.prices.collective(Collective::all_gather, bytes, w.spans.etp), launches);
+    w.forward("etp reduce-scatter", OpClass::tp_comm,
+              w.prices.collective(Collective::reduce_scatter, bytes, w.spans.etp), launches);
+    w.backward("etp all-gather", OpClass::tp_comm,
+               w.prices.collective(Collective::all_gather, bytes, w.spans.etp), launches);
   }
 }
 
@@ -167,12 +192,18 @@ void write_combine(OpWriter& w, const MoeSizes& s) {
     w.backward(a2a ? "unsort" : "unpermute", OpClass::permute, t, 2);
   }
   w.begin(Part::combine, kMoe, kMoeGraph);
-  const Seconds back = w.prices.dispatch(w.key.dispatcher, dispatch_shape(w, true), w.spans.etp_ep, true);
-  if (a2a) w.backward("unpermute", OpClass::permute, w.prices.permute(row * (d.n + s.send_rows), fused), fused ? 2 : 5);
+  const Seconds back =
+      w.prices.dispatch(w.key.dispatcher, dispatch_shape(w, true), w.spans.etp_ep, true);
+  if (a2a)
+    w.backward("unpermute", OpClass::permute, w.prices.permute(row * (d.n + s.send_rows), fused),
+               fused ? 2 : 5);
   w.forward("combine", OpClass::ep_comm, back, collective);
-  w.backward("combine", OpClass::ep_comm, w.prices.dispatch(w.key.dispatcher, dispatch_shape(w, true), w.spans.etp_ep, false),
+  w.backward("combine", OpClass::ep_comm,
+             w.prices.dispatch(w.key.dispatcher, dispatch_shape(w, true), w.spans.etp_ep, false),
              collective);
-  if (a2a) w.forward("unpermute", OpClass::permute, w.prices.permute(row * (d.n + s.send_rows), fused), fused ? 2 : 6);
+  if (a2a)
+    w.forward("unpermute", OpClass::permute, w.prices.permute(row * (d.n + s.send_rows), fused),
+              fused ? 2 : 6);
 }
 
 void write_shared(OpWriter& w) {
@@ -182,7 +213,8 @@ void write_shared(OpWriter& w) {
   const double sh = moe.moe_shared_expert_intermediate_size;
   w.begin(Part::attention, mask(RecomputeModule::shared_experts) | kMoe, kRouterGraph, true);
   w.linear("shared fc1", d.N, d.glu * sh, d.h, OpWriter::Split::column);
-  w.elementwise("shared act", 2 * (d.glu + 1) * sh * d.N / d.t, 2 * (2 * d.glu + 1) * sh * d.N / d.t, 1);
+  w.elementwise("shared act", 2 * (d.glu + 1) * sh * d.N / d.t,
+                2 * (2 * d.glu + 1) * sh * d.N / d.t, 1);
   w.linear("shared fc2", d.N, d.h, sh, OpWriter::Split::row);
   w.elementwise("shared add", 6 * d.h * d.n, 2 * d.h * d.n, moe.moe_shared_expert_gate ? 4 : 1);
 }
@@ -204,7 +236,8 @@ void write_dense_mlp(OpWriter& w) {
 }
 
 void write_moe(OpWriter& w) {
-  const DispatchVolume volume = dispatch_volume(w.key.dispatcher, dispatch_shape(w, false), w.spans.etp_ep);
+  const DispatchVolume volume =
+      dispatch_volume(w.key.dispatcher, dispatch_shape(w, false), w.spans.etp_ep);
   const MoeSizes s = sizes(w, volume);
   w.begin(Part::attention, mask(RecomputeModule::layernorm), kRouterGraph);
   w.norm(w.dims.h, w.dims.n);

@@ -1,7 +1,9 @@
-// EP overlap: two in-order streams (compute: A and E; communication: D and C with unpermute and residual), one issuing thread.
-// Megatron's fixed order for a layer pair (f = forward microbatch, b = backward microbatch):
+// EP overlap: two in-order streams (compute: A and E; communication: D and C with unpermute and
+// residual), one issuing thread. Megatron's fixed order for a layer pair (f = forward microbatch, b
+// = backward microbatch):
 //   C_b, A_f, E_b, D_f, [E_dw], D_b, E_f, C_f, A_b, [A_dw]
-// A node starts when its stream is free and the previous node of its own microbatch is done; wgrad nodes wait for the stream only.
+// A node starts when its stream is free and the previous node of its own microbatch is done; wgrad
+// nodes wait for the stream only.
 #include <algorithm>
 
 #include "estimate/chunk_time.hpp"
@@ -18,30 +20,37 @@ struct Interval {
 class TwoStreams {
  public:
   TwoStreams(const Problem& p, double compute_slow, double comm_slow, std::vector<Placed>* record)
-      : calibration_(p.profile.calibration), sync_cost_(calibration_.sync_us * 1e-6 * p.ablation.host),
-        compute_slow_(compute_slow), comm_slow_(comm_slow), record_(record) {}
+      : calibration_(p.profile.calibration),
+        sync_cost_(calibration_.sync_us * 1e-6 * p.ablation.host),
+        compute_slow_(compute_slow),
+        comm_slow_(comm_slow),
+        record_(record) {}
 
   /// Runs the operations of `ops` that `pick` selects as one node.
   template <typename Pick>
-  void node(const std::vector<IssuedOp>& ops, Direction direction, bool comm_stream, bool ordered, Pick pick) {
+  void node(const std::vector<IssuedOp>& ops, Direction direction, bool comm_stream, bool ordered,
+            Pick pick) {
     double& own = done_[static_cast<int>(direction)];
     double& stream = free_[comm_stream ? 1 : 0];
     bool first = true;
     for (const IssuedOp& op : ops) {
       if (!pick(op)) continue;
-      const double gpu_time = op.gpu * (comm_stream && op.cls == OpClass::ep_comm ? comm_slow_ : compute_slow_);
+      const double gpu_time =
+          op.gpu * (comm_stream && op.cls == OpClass::ep_comm ? comm_slow_ : compute_slow_);
       const double host_time = op.host * calibration_.host_overlap_factor;
       const double launched = host_ + host_time / std::max(1.0f, op.launches);
       host_ += host_time;
       double start = std::max(stream, launched);
       if (first && ordered) start = std::max(start, own);
       first = false;
-      stream = std::max(start + gpu_time, host_ + std::min(gpu_time, calibration_.kernel_floor_us * 1e-6));
+      stream = std::max(start + gpu_time,
+                        host_ + std::min(gpu_time, calibration_.kernel_floor_us * 1e-6));
       if (op.sync) host_ = std::max(host_, stream) + sync_cost_;
       if (gpu_time > 0) busy_[comm_stream ? 1 : 0].push_back({start, start + gpu_time});
       count(op, gpu_time);
       if (record_ != nullptr) {
-        record_->push_back({op.name, comm_stream, direction == Direction::backward, start, gpu_time});
+        record_->push_back(
+            {op.name, comm_stream, direction == Direction::backward, start, gpu_time});
       }
     }
     if (!first && ordered) own = stream;
@@ -63,7 +72,8 @@ class TwoStreams {
         if (j >= busy_[0].size()) break;
       }
     }
-    // unpermute and residual on the communication stream are compute; what is exposed of the stream splits by their share
+    // unpermute and residual on the communication stream are compute; what is exposed of the stream
+    // splits by their share
     const double comm = spent_.gpu[static_cast<std::size_t>(OpClass::ep_comm)];
     const double total = comm + side_compute_;
     const double side_exposed = total > 0 ? exposed * side_compute_ / total : 0;
@@ -73,7 +83,8 @@ class TwoStreams {
   }
   [[nodiscard]] double hidden_compute() const { return hidden_compute_; }
 
-  /// Compute-stream-only work outside the pairs (embedding, head, unpaired layers run through here too).
+  /// Compute-stream-only work outside the pairs (embedding, head, unpaired layers run through here
+  /// too).
   void serial(const std::vector<IssuedOp>& ops, Direction direction) {
     const double both = std::max({free_[0], free_[1], done_[static_cast<int>(direction)]});
     free_[0] = free_[1] = both;
@@ -112,11 +123,16 @@ Totals totals(const IssuedStage& stage, bool forward) {
 }
 
 void pair(TwoStreams& s, const IssuedLayer& f, const IssuedLayer& b, bool delay) {
-  const auto part = [](Part wanted) { return [wanted](const IssuedOp& op) { return op.part == wanted; }; };
-  const auto dgrad = [delay](Part wanted) {
-    return [delay, wanted](const IssuedOp& op) { return op.part == wanted && !(delay && op.wgrad); };
+  const auto part = [](Part wanted) {
+    return [wanted](const IssuedOp& op) { return op.part == wanted; };
   };
-  const auto wgrad = [](Part wanted) { return [wanted](const IssuedOp& op) { return op.part == wanted && op.wgrad; }; };
+  const auto dgrad = [delay](Part wanted) {
+    return
+        [delay, wanted](const IssuedOp& op) { return op.part == wanted && !(delay && op.wgrad); };
+  };
+  const auto wgrad = [](Part wanted) {
+    return [wanted](const IssuedOp& op) { return op.part == wanted && op.wgrad; };
+  };
   using enum Direction;
   s.node(b.backward, backward, true, true, part(Part::combine));
   s.node(f.forward, forward, false, true, part(Part::attention));
@@ -132,11 +148,12 @@ void pair(TwoStreams& s, const IssuedLayer& f, const IssuedLayer& b, bool delay)
 
 }  // namespace
 
-Spent overlapped_time(const Problem& p, const IssuedStage& forward, const IssuedStage& backward, const IssueFlags& flags,
-                      std::vector<Placed>* record) {
+Spent overlapped_time(const Problem& p, const IssuedStage& forward, const IssuedStage& backward,
+                      const IssueFlags& flags, std::vector<Placed>* record) {
   const Totals f = totals(forward, true), b = totals(backward, false);
   const double compute = f.compute + b.compute, comm = f.comm + b.comm;
-  // the share of compute that really has communication beside it is slowed by the SMs that the kernels hold
+  // the share of compute that really has communication beside it is slowed by the SMs that the
+  // kernels hold
   const double beside = compute > 0 ? std::min(1.0, comm / compute) : 0;
   const double slow = 1 + p.profile.calibration.contention_compute_per_sm * flags.sm_share * beside;
   TwoStreams streams(p, slow, comm > 0 ? p.profile.calibration.contention_comm : 1, record);
@@ -144,12 +161,14 @@ Spent overlapped_time(const Problem& p, const IssuedStage& forward, const Issued
   for (std::size_t i = 0; i < pairs; ++i) {
     pair(streams, *forward[i], *backward[backward.size() - 1 - i], flags.delay_wgrad);
   }
-  for (std::size_t i = pairs; i < forward.size(); ++i) streams.serial(forward[i]->forward, Direction::forward);
+  for (std::size_t i = pairs; i < forward.size(); ++i)
+    streams.serial(forward[i]->forward, Direction::forward);
   for (std::size_t i = pairs; i < backward.size(); ++i) {
     streams.serial(backward[backward.size() - 1 - i]->backward, Direction::backward);
   }
   Spent s = streams.finish();
-  // compute that ran on the communication stream in the shadow of the compute stream takes no wall time of its own
+  // compute that ran on the communication stream in the shadow of the compute stream takes no wall
+  // time of its own
   double hidden = streams.hidden_compute();
   for (const OpClass side : {OpClass::permute, OpClass::memory_bound}) {
     double& time = s.gpu[static_cast<std::size_t>(side)];

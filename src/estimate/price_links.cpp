@@ -1,10 +1,12 @@
 // Collectives and EP dispatch.
-// Collective inside one NVLink domain: t = latency(n) + f S / B + (S_half / B) S / (S + S_half): a cheap low-latency regime for
-// small messages that turns into a ramp for large ones. f = (n-1)/n (all-gather, reduce-scatter, all-to-all), 2(n-1)/n
-// (all-reduce), 1 (send/recv). Across domains the ring's bottleneck is the NICs: each domain reaches out with as many NICs as
-// it has members, so the bus bandwidth is min(NVLink, NIC x members per domain). Ref: nccl-tests doc/PERFORMANCE.md.
-// Dispatch: NVLink and NIC parts run at the same time and join by a 2-norm; the SMs of the kernel bound the sum.
-// Volumes: Megatron token_dispatcher.py; DeepEP and HybridEP copy once per distinct rank (NVLink) or domain (network).
+// Collective inside one NVLink domain: t = latency(n) + f S / B + (S_half / B) S / (S + S_half): a
+// cheap low-latency regime for small messages that turns into a ramp for large ones. f = (n-1)/n
+// (all-gather, reduce-scatter, all-to-all), 2(n-1)/n (all-reduce), 1 (send/recv). Across domains
+// the ring's bottleneck is the NICs: each domain reaches out with as many NICs as it has members,
+// so the bus bandwidth is min(NVLink, NIC x members per domain). Ref: nccl-tests
+// doc/PERFORMANCE.md. Dispatch: NVLink and NIC parts run at the same time and join by a 2-norm; the
+// SMs of the kernel bound the sum. Volumes: Megatron token_dispatcher.py; DeepEP and HybridEP copy
+// once per distinct rank (NVLink) or domain (network).
 #include <cmath>
 
 #include "estimate/prices.hpp"
@@ -14,28 +16,35 @@ namespace {
 
 double wire_factor(Collective op, int n) {
   switch (op) {
-    case Collective::all_reduce: return 2.0 * (n - 1) / n;
-    case Collective::send_recv: return 1;
-    default: return static_cast<double>(n - 1) / n;
+    case Collective::all_reduce:
+      return 2.0 * (n - 1) / n;
+    case Collective::send_recv:
+      return 1;
+    default:
+      return static_cast<double>(n - 1) / n;
   }
 }
 
-double link_seconds(const LinkParameters& p, double rate, double latency_steps, double wire, double bytes) {
+double link_seconds(const LinkParameters& p, double rate, double latency_steps, double wire,
+                    double bytes) {
   const double bandwidth = rate * p.bandwidth_fraction;
   const double half = p.half_size_mib * 1024 * 1024;
   const double ramp = bytes > 0 ? half / bandwidth * bytes / (bytes + half) : 0;
   return (p.latency_us + p.latency_us_per_rank * latency_steps) * 1e-6 + wire / bandwidth + ramp;
 }
 
-/// All-to-all across domains: the two parts of what a rank sends, each on its own link, at the same time.
+/// All-to-all across domains: the two parts of what a rank sends, each on its own link, at the same
+/// time.
 double alltoall_seconds(const Prices& p, double bytes, const GroupSpan& span) {
   const auto index = static_cast<std::size_t>(Collective::alltoall);
   const double n = span.ranks;
   const double inside = bytes * (span.ranks_per_domain - 1) / n;
   const double outside = bytes * (n - span.ranks_per_domain) / n;
-  const double fast = link_seconds(p.calibration->nvlink[index], p.system->nvlink_per_direction.value, span.ranks_per_domain - 1,
-                                   inside, inside);
-  const double slow = link_seconds(p.calibration->network[index], p.system->nic_per_gpu.value, n - 1, outside, outside);
+  const double fast =
+      link_seconds(p.calibration->nvlink[index], p.system->nvlink_per_direction.value,
+                   span.ranks_per_domain - 1, inside, inside);
+  const double slow = link_seconds(p.calibration->network[index], p.system->nic_per_gpu.value,
+                                   n - 1, outside, outside);
   return std::max(fast, slow);
 }
 
@@ -43,9 +52,12 @@ double alltoall_seconds(const Prices& p, double bytes, const GroupSpan& span) {
 
 int default_num_sms(Dispatcher d) {
   switch (d) {
-    case Dispatcher::deepep: return 20;
-    case Dispatcher::hybridep: return 16;
-    default: return 16;  // NCCL channels of an all-to-all
+    case Dispatcher::deepep:
+      return 20;
+    case Dispatcher::hybridep:
+      return 16;
+    default:
+      return 16;  // NCCL channels of an all-to-all
   }
 }
 
@@ -53,7 +65,8 @@ double expected_distinct(int bins, int num_experts, int topk) {
   if (bins <= 1) return 1;
   const double per_bin = static_cast<double>(num_experts) / bins;
   double miss = 1;  // C(E - e, k) / C(E, k)
-  for (int i = 0; i < topk; ++i) miss *= std::max(0.0, (num_experts - per_bin - i) / (num_experts - i));
+  for (int i = 0; i < topk; ++i)
+    miss *= std::max(0.0, (num_experts - per_bin - i) / (num_experts - i));
   return bins * (1 - miss);
 }
 
@@ -75,8 +88,10 @@ DispatchVolume dispatch_volume(Dispatcher d, const DispatchShape& s, const Group
     case Dispatcher::deepep:
     case Dispatcher::hybridep: {
       const int domains = std::max(1, static_cast<int>(std::lround(n / span.ranks_per_domain)));
-      // a copy crosses the network once per distinct remote domain, then is forwarded there to each distinct rank
-      v.network_copies = expected_distinct(domains, s.num_experts, s.topk) * (domains - 1) / domains;
+      // a copy crosses the network once per distinct remote domain, then is forwarded there to each
+      // distinct rank
+      v.network_copies =
+          expected_distinct(domains, s.num_experts, s.topk) * (domains - 1) / domains;
       v.nvlink_copies = v.distinct_ranks * (span.ranks_per_domain - 1) / span.ranks_per_domain;
       break;
     }
@@ -86,32 +101,40 @@ DispatchVolume dispatch_volume(Dispatcher d, const DispatchShape& s, const Group
 
 Seconds Prices::collective(Collective op, double bytes, const GroupSpan& span) const {
   if (span.ranks <= 1 || bytes <= 0) return {};
-  if (op == Collective::alltoall && span.domains > 1) return seconds(alltoall_seconds(*this, bytes, span));
+  if (op == Collective::alltoall && span.domains > 1)
+    return seconds(alltoall_seconds(*this, bytes, span));
   const auto index = static_cast<std::size_t>(op);
   const double wire = wire_factor(op, span.ranks) * bytes;
   const LinkParameters& fast = calibration->nvlink[index];
   if (span.domains <= 1) {
-    return seconds(link_seconds(fast, system->nvlink_per_direction.value, span.ranks - 1, wire, bytes));
+    return seconds(
+        link_seconds(fast, system->nvlink_per_direction.value, span.ranks - 1, wire, bytes));
   }
   const LinkParameters& slow = calibration->network[index];
   const int members = op == Collective::send_recv ? 1 : span.ranks_per_domain;
-  const double network = link_seconds(slow, system->nic_per_gpu.value * members, span.domains - 1, wire, bytes);
+  const double network =
+      link_seconds(slow, system->nic_per_gpu.value * members, span.domains - 1, wire, bytes);
   const double nvlink = span.ranks_per_domain > 1
-                            ? link_seconds(fast, system->nvlink_per_direction.value, span.ranks_per_domain - 1, wire, bytes)
+                            ? link_seconds(fast, system->nvlink_per_direction.value,
+                                           span.ranks_per_domain - 1, wire, bytes)
                             : 0;
   return seconds(std::max(network, nvlink));
 }
 
-Seconds Prices::dispatch(Dispatcher d, const DispatchShape& s, const GroupSpan& span, bool combine) const {
+Seconds Prices::dispatch(Dispatcher d, const DispatchShape& s, const GroupSpan& span,
+                         bool combine) const {
   if (span.ranks <= 1 && d != Dispatcher::hybridep) return {};
   const auto& p = calibration->dispatch[static_cast<std::size_t>(d)];
   const DispatchVolume v = dispatch_volume(d, s, span);
-  const double row = d == Dispatcher::allgather && combine ? 2 * s.row_bytes : s.row_bytes;  // fp32 reduction
+  const double row =
+      d == Dispatcher::allgather && combine ? 2 * s.row_bytes : s.row_bytes;  // fp32 reduction
   const double scale = s.tokens * row * s.imbalance;
-  const double nvlink = v.nvlink_copies * scale / (system->nvlink_per_direction.value * p.nvlink_fraction);
+  const double nvlink =
+      v.nvlink_copies * scale / (system->nvlink_per_direction.value * p.nvlink_fraction);
   const double network = v.network_copies * scale / (system->nic_per_gpu.value * p.nic_fraction);
   const int sms = s.num_sms > 0 ? s.num_sms : default_num_sms(d);
-  const double through_sms = p.gb_per_s_per_sm > 0 ? v.distinct_ranks * scale / (sms * p.gb_per_s_per_sm * 1e9) : 0;
+  const double through_sms =
+      p.gb_per_s_per_sm > 0 ? v.distinct_ranks * scale / (sms * p.gb_per_s_per_sm * 1e9) : 0;
   return seconds(p.latency_us * 1e-6 + std::max(std::hypot(nvlink, network), through_sms));
 }
 

@@ -1,6 +1,6 @@
 #pragma once
-/// What one kernel or transfer costs on a system with a calibration. Pure functions; one formula family per .cpp, each with its
-/// reference. `Prices` is cheap to build and read-only.
+/// What one kernel or transfer costs on a system with a calibration. Pure functions; one formula
+/// family per .cpp, each with its reference. `Prices` is cheap to build and read-only.
 #include "moecast/calibration.hpp"
 #include "moecast/cluster.hpp"
 #include "moecast/layout.hpp"
@@ -12,9 +12,11 @@ enum class Pass : unsigned char { forward, dgrad, wgrad };
 
 /// Which GEMM pipe a training precision uses.
 Pipe pipe_of(Precision p);
-/// Bytes of one element of a quantised operand, scales included (1/32 for MXFP8 blocks, 1/128 blockwise, 1/16 NVFP4).
+/// Bytes of one element of a quantised operand, scales included (1/32 for MXFP8 blocks, 1/128
+/// blockwise, 1/16 NVFP4).
 double operand_bytes(Precision p);
-/// Rows per expert are padded to this by quantised recipes (0 = no padding). Ref: megatron moe_utils get_align_size_for_quantization.
+/// Rows per expert are padded to this by quantised recipes (0 = no padding). Ref: megatron
+/// moe_utils get_align_size_for_quantization.
 int row_alignment(Precision p, bool grouped_tensor);
 
 /// A layer's linear, named by its FORWARD shape in every pass: m rows, n outputs, k inputs.
@@ -24,12 +26,12 @@ struct GemmShape {
 
 /// What EP dispatch or combine has to move, per rank.
 struct DispatchShape {
-  double tokens = 0;      ///< local tokens
-  double row_bytes = 0;   ///< hidden (or latent) width x 2, plus probabilities where they travel
+  double tokens = 0;     ///< local tokens
+  double row_bytes = 0;  ///< hidden (or latent) width x 2, plus probabilities where they travel
   int topk = 1;
   int num_experts = 1;
-  int num_sms = 0;        ///< 0 = the backend's default
-  double imbalance = 1;   ///< of the busiest rank
+  int num_sms = 0;       ///< 0 = the backend's default
+  double imbalance = 1;  ///< of the busiest rank
 };
 /// Row copies per token that leave a rank, and where they go. Uniform routing without replacement.
 struct DispatchVolume {
@@ -38,7 +40,8 @@ struct DispatchVolume {
   double distinct_ranks = 0;  ///< expected distinct destination ranks, own included
 };
 DispatchVolume dispatch_volume(Dispatcher d, const DispatchShape& shape, const GroupSpan& span);
-/// Expected number of distinct bins that k draws without replacement from E experts hit, E split evenly into `bins`.
+/// Expected number of distinct bins that k draws without replacement from E experts hit, E split
+/// evenly into `bins`.
 double expected_distinct(int bins, int num_experts, int topk);
 int default_num_sms(Dispatcher d);
 
@@ -47,12 +50,14 @@ struct Prices {
   const System* system = nullptr;
   double memory_factor = 1.0;  ///< stack's factor on memory-bound kernels
 
-  /// One dense GEMM. accumulate_bytes: bytes per output element of wgrad (8 = read and write fp32, 4 = bf16); 0 otherwise.
-  [[nodiscard]] Seconds gemm(Pipe pipe, const GemmShape& shape, Pass pass, double accumulate_bytes = 0) const;
+  /// One dense GEMM. accumulate_bytes: bytes per output element of wgrad (8 = read and write fp32,
+  /// 4 = bf16); 0 otherwise.
+  [[nodiscard]] Seconds gemm(Pipe pipe, const GemmShape& shape, Pass pass,
+                             double accumulate_bytes = 0) const;
   [[nodiscard]] Seconds fp32_gemm(const GemmShape& shape) const;
   /// `experts` GEMMs of m rows each.
-  [[nodiscard]] Seconds grouped_gemm(Pipe pipe, double experts, const GemmShape& one, Pass pass, double accumulate_bytes,
-                                     bool fused) const;
+  [[nodiscard]] Seconds grouped_gemm(Pipe pipe, double experts, const GemmShape& one, Pass pass,
+                                     double accumulate_bytes, bool fused) const;
   struct AttentionShape {
     double batch = 1, seq_q = 0, context = 0;  ///< context = mean keys per query (causal: s/2)
     double heads = 0, kv_heads = 0, qk_dim = 0, v_dim = 0;
@@ -68,10 +73,12 @@ struct Prices {
   [[nodiscard]] Seconds permute(double bytes, bool fused) const;
   [[nodiscard]] Seconds quantize(double bytes) const;
   [[nodiscard]] Seconds small_kernels(double count) const;
-  /// `bytes` as nccl-tests counts them: the whole buffer of all_gather, reduce_scatter and alltoall; the message of the others.
+  /// `bytes` as nccl-tests counts them: the whole buffer of all_gather, reduce_scatter and
+  /// alltoall; the message of the others.
   [[nodiscard]] Seconds collective(Collective op, double bytes, const GroupSpan& span) const;
   /// One dispatch (or combine) call.
-  [[nodiscard]] Seconds dispatch(Dispatcher d, const DispatchShape& shape, const GroupSpan& span, bool combine) const;
+  [[nodiscard]] Seconds dispatch(Dispatcher d, const DispatchShape& shape, const GroupSpan& span,
+                                 bool combine) const;
   [[nodiscard]] Seconds host_copy(double bytes) const;
 };
 

@@ -30,7 +30,8 @@ Features read_features(const Software& s, const Stack& stack, const Run& run) {
   f.static_dispatch = on(s, "static_dispatch", false) || on(s, "paged_stash", false);
   f.fp8_attention = on(s, "fp8_attention", false);
   f.fp8_output_proj = on(s, "fp8_output_proj", false);
-  if (const auto said = run.software.features.find("fp8_param_gather"); said != run.software.features.end()) {
+  if (const auto said = run.software.features.find("fp8_param_gather");
+      said != run.software.features.end()) {
     f.fp8_param_gather = said->second ? Tristate::on : Tristate::off;
   }
   f.te_cross_entropy = on(s, "te_cross_entropy", stack.transformer_engine);
@@ -49,7 +50,9 @@ void index_classes(Problem& p) {
   for (const LayerKind& kind : p.model.mtp_pattern) p.mtp_classes.push_back(class_of(kind));
 }
 
-void append(Diagnostics& to, const Diagnostics& from) { to.insert(to.end(), from.begin(), from.end()); }
+void append(Diagnostics& to, const Diagnostics& from) {
+  to.insert(to.end(), from.begin(), from.end());
+}
 
 }  // namespace
 
@@ -65,7 +68,8 @@ Result<Problem> make_problem(const Run& run) {
 
   auto cluster = Cluster::build(system.value(), run.gpus, run.gpus_used_per_domain);
   append(problems, cluster.problems());
-  const bool own_profile = run.system.ends_with(".yaml") || run.system.ends_with(".yml") || run.system.ends_with(".json");
+  const bool own_profile = run.system.ends_with(".yaml") || run.system.ends_with(".yml") ||
+                           run.system.ends_with(".json");
   auto profile = load_profile(system.value().name);
   if (own_profile) {
     if (auto calibrated = load_profile(run.system)) profile = std::move(calibrated);
@@ -85,16 +89,24 @@ Result<Problem> make_problem(const Run& run) {
   p.seq_length = run.seq_length;
   p.global_batch_size = run.global_batch_size;
   if (run.routing.kind == Routing::Kind::imbalance) p.imbalance = run.routing.imbalance;
-  if (const auto budget = run.software.env.find("moe_expert_rank_capacity_factor"); budget != run.software.env.end()) {
+  if (const auto budget = run.software.env.find("moe_expert_rank_capacity_factor");
+      budget != run.software.env.end()) {
     p.dispatch_capacity = std::max(1.0, std::atof(budget->second.c_str()));
   }
   index_classes(p);
   if (p.classes.size() > kMaxLayerClasses) {
-    return Diagnostic{run.model, 0, 0, "model", fmt::format("has {} kinds of layers; at most {} are supported", p.classes.size(), kMaxLayerClasses), ""};
+    return Diagnostic{run.model,
+                      0,
+                      0,
+                      "model",
+                      fmt::format("has {} kinds of layers; at most {} are supported",
+                                  p.classes.size(), kMaxLayerClasses),
+                      ""};
   }
   for (const std::string& w : p.model.warnings) p.warnings.push_back({"model", w});
   if (!stack.value().exact) {
-    p.warnings.push_back({"stack", "'" + run.software.container + "' is read as stack " + p.stack.name + " (nearest by date)"});
+    p.warnings.push_back({"stack", "'" + run.software.container + "' is read as stack " +
+                                       p.stack.name + " (nearest by date)"});
   }
   return p;
 }

@@ -1,5 +1,6 @@
 #pragma once
-/// Everything that an estimate depends on and a layout does not change, frozen before the first evaluation.
+/// Everything that an estimate depends on and a layout does not change, frozen before the first
+/// evaluation.
 #include <memory>
 #include <string>
 #include <vector>
@@ -22,14 +23,16 @@ struct Features {
   bool grouped_mm = false;          ///< one PyTorch grouped GEMM per linear, wgrad added apart
   bool sequential_experts = false;  ///< one GEMM chain per expert, no grouping
   bool unfused_attention = false;
-  bool static_dispatch = false;     ///< no host sync in dispatch (static budget, drop-and-pad)
+  bool static_dispatch = false;  ///< no host sync in dispatch (static budget, drop-and-pad)
   bool fp8_attention = false, fp8_output_proj = false;
-  Tristate fp8_param_gather = Tristate::automatic;  ///< automatic: on where Bridge's recipe preset has it on
+  Tristate fp8_param_gather =
+      Tristate::automatic;  ///< automatic: on where Bridge's recipe preset has it on
   bool te_cross_entropy = true;
   bool account_for_embedding = false, account_for_loss = false;
 };
 
-/// Ablation: the resource costs this share of its price (0 = free). Ref: the wall rule, docs/architecture.md.
+/// Ablation: the resource costs this share of its price (0 = free). Ref: the wall rule,
+/// docs/architecture.md.
 struct Ablation {
   double compute = 1, communication = 1, host = 1;
 };
@@ -45,17 +48,21 @@ struct Problem {
   Stack stack;
   Software software;  ///< completed from the stack
   Features features;
-  double dispatch_capacity = 1.0;  ///< rows held by a static budget against the balanced share (paged stash), else 1
-  double imbalance = 1.0;          ///< rows of the busiest EP rank over the mean (a histogram in run.routing goes by EP size)
+  double dispatch_capacity =
+      1.0;  ///< rows held by a static budget against the balanced share (paged stash), else 1
+  double imbalance = 1.0;  ///< rows of the busiest EP rank over the mean (a histogram in
+                           ///< run.routing goes by EP size)
   int world = 1, seq_length = 0, global_batch_size = 0;
-  std::vector<LayerKind> classes;  ///< distinct layer kinds of decoder and MTP
-  std::vector<int> class_of_layer; ///< per decoder layer
-  std::vector<int> mtp_classes;    ///< classes of ONE MTP depth
+  std::vector<LayerKind> classes;   ///< distinct layer kinds of decoder and MTP
+  std::vector<int> class_of_layer;  ///< per decoder layer
+  std::vector<int> mtp_classes;     ///< classes of ONE MTP depth
   Ablation ablation;
-  std::vector<Warning> warnings;   ///< about the inputs
+  std::vector<Warning> warnings;  ///< about the inputs
 
   [[nodiscard]] const System& system() const { return cluster.system(); }
-  [[nodiscard]] Prices prices() const { return {&profile.calibration, &cluster.system(), stack.memory_kernel_factor}; }
+  [[nodiscard]] Prices prices() const {
+    return {&profile.calibration, &cluster.system(), stack.memory_kernel_factor};
+  }
 };
 
 /// Loads model, system, profile and stack of a run; all problems at once.

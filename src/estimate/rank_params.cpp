@@ -9,8 +9,9 @@
 namespace moecast {
 namespace {
 
-/// Distinct (out, in) shapes of the linears on a rank. TransformerEngine caches one dummy gradient per shape for gradient
-/// accumulation fusion (module/base.py get_dummy_wgrad); a grouped linear counts one expert's shape.
+/// Distinct (out, in) shapes of the linears on a rank. TransformerEngine caches one dummy gradient
+/// per shape for gradient accumulation fusion (module/base.py get_dummy_wgrad); a grouped linear
+/// counts one expert's shape.
 class LinearShapes {
  public:
   void add(double out, double in) {
@@ -29,9 +30,11 @@ class LinearShapes {
 void mixer_shapes(LinearShapes& s, const ModelSpec& model, const Mixer& m, double t) {
   const double h = model.hidden_size, heads = m.num_attention_heads;
   switch (m.kind) {
-    case MixerKind::none: return;
+    case MixerKind::none:
+      return;
     case MixerKind::gqa: {
-      const double q = heads * m.qk_head_dim, kv = static_cast<double>(m.num_query_groups) * (m.qk_head_dim + m.v_head_dim);
+      const double q = heads * m.qk_head_dim,
+                   kv = static_cast<double>(m.num_query_groups) * (m.qk_head_dim + m.v_head_dim);
       s.add((q * (m.attention_output_gate ? 2 : 1) + kv) / t, h);
       s.add(h, heads * m.v_head_dim / t);
       return;
@@ -127,7 +130,8 @@ RankParams rank_params(const Problem& p, const Layout& l, const PipelinePlan& pl
       layer_shapes(shapes, p, l, kind);
     }
     if (stage.mtp) {
-      const int depths = m.mtp_use_repeated_layer ? std::min(1, m.mtp_num_layers) : m.mtp_num_layers;
+      const int depths =
+          m.mtp_use_repeated_layer ? std::min(1, m.mtp_num_layers) : m.mtp_num_layers;
       for (int d = 0; d < depths; ++d) {
         for (const LayerKind& kind : m.mtp_pattern) {
           add(layer_rank_params(p, l, kind));

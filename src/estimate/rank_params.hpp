@@ -1,5 +1,6 @@
 #pragma once
-/// Parameters that one pipeline rank holds, in elements, by how they are sharded and quantised (memory.md section 1).
+/// Parameters that one pipeline rank holds, in elements, by how they are sharded and quantised
+/// (memory.md section 1).
 #include <vector>
 
 #include "estimate/problem.hpp"
@@ -7,12 +8,15 @@
 namespace moecast {
 
 struct RankParams {
-  double dense = 0;         ///< dp-cp buffer: everything but routed experts
-  double expert = 0;        ///< edp buffer
-  double dense_linear = 0;  ///< part of dense that TE linears hold (quantisable; no embedding, head, norms, router)
-  double embedding = 0;     ///< word embedding copies on this rank (part of dense)
-  double output_layer = 0;  ///< output weight on this rank when it is its own tensor (part of dense)
-  double dummy_wgrad = 0;   ///< elements of TE's cached dummy weight gradients: each distinct linear shape once
+  double dense = 0;   ///< dp-cp buffer: everything but routed experts
+  double expert = 0;  ///< edp buffer
+  double dense_linear =
+      0;  ///< part of dense that TE linears hold (quantisable; no embedding, head, norms, router)
+  double embedding = 0;  ///< word embedding copies on this rank (part of dense)
+  double output_layer =
+      0;  ///< output weight on this rank when it is its own tensor (part of dense)
+  double dummy_wgrad =
+      0;  ///< elements of TE's cached dummy weight gradients: each distinct linear shape once
   [[nodiscard]] double total() const { return dense + expert; }
 };
 

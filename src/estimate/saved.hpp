@@ -14,14 +14,20 @@ struct SavedWriter {
   const Dims dims;
   LayerMemory memory;
 
-  void save(std::string name, double bytes, std::uint16_t dropped_by, std::uint16_t offloaded_by, std::string formula) {
-    if (bytes > 0) memory.saved.push_back({std::move(name), bytes, dropped_by, offloaded_by, std::move(formula)});
+  void save(std::string name, double bytes, std::uint16_t dropped_by, std::uint16_t offloaded_by,
+            std::string formula) {
+    if (bytes > 0)
+      memory.saved.push_back(
+          {std::move(name), bytes, dropped_by, offloaded_by, std::move(formula)});
   }
   [[nodiscard]] bool low_precision() const { return key.precision != Precision::bf16; }
   /// Bytes per element of a quantised copy that waits for wgrad.
   [[nodiscard]] double quantised_bytes() const { return operand_bytes(key.precision); }
-  /// Bytes per element that a linear keeps of its input: the quantised copy, or the bf16 tensor itself.
-  [[nodiscard]] double linear_input_bytes() const { return low_precision() ? quantised_bytes() : 2; }
+  /// Bytes per element that a linear keeps of its input: the quantised copy, or the bf16 tensor
+  /// itself.
+  [[nodiscard]] double linear_input_bytes() const {
+    return low_precision() ? quantised_bytes() : 2;
+  }
 };
 
 void save_mixer(SavedWriter& w, const Mixer& m);

@@ -5,8 +5,8 @@
 namespace moecast {
 namespace {
 
-/// Virtual microbatch k of the schedule table: groups of `group` microbatches; inside a group all chunks, inside a chunk all of the
-/// group's microbatches. Backward uses the mirrored chunk.
+/// Virtual microbatch k of the schedule table: groups of `group` microbatches; inside a group all
+/// chunks, inside a chunk all of the group's microbatches. Backward uses the mirrored chunk.
 struct Virtual {
   int microbatch = 0, chunk = 0;
 };
@@ -45,7 +45,8 @@ std::vector<ScheduleOp> rank_order(const ScheduleShape& s, int rank) {
   for (int k = 0; k + warmup < total; ++k) {
     if (s.overlap) {
       const Virtual f = table_entry(s, k + warmup), b = table_entry(s, k);
-      order.push_back({ScheduleOp::Kind::both, f.chunk, f.microbatch, s.vpp - 1 - b.chunk, b.microbatch});
+      order.push_back(
+          {ScheduleOp::Kind::both, f.chunk, f.microbatch, s.vpp - 1 - b.chunk, b.microbatch});
     } else {
       forward(k + warmup);
       backward(k);
@@ -61,7 +62,10 @@ namespace {
 class Walker {
  public:
   Walker(const ScheduleShape& s, const ScheduleTimes& t, const ScheduleVisitor& visit)
-      : s_(s), t_(t), visit_(visit), stages_(s.pp * s.vpp),
+      : s_(s),
+        t_(t),
+        visit_(visit),
+        stages_(s.pp * s.vpp),
         forward_ready_(static_cast<std::size_t>(stages_) * s.microbatches, -1.0),
         backward_ready_(static_cast<std::size_t>(stages_) * s.microbatches, -1.0) {
     for (int m = 0; m < s.microbatches; ++m) forward_at(0, m) = 0;
@@ -86,8 +90,12 @@ class Walker {
   }
 
  private:
-  double& forward_at(int stage, int m) { return forward_ready_[static_cast<std::size_t>(stage) * s_.microbatches + m]; }
-  double& backward_at(int stage, int m) { return backward_ready_[static_cast<std::size_t>(stage) * s_.microbatches + m]; }
+  double& forward_at(int stage, int m) {
+    return forward_ready_[static_cast<std::size_t>(stage) * s_.microbatches + m];
+  }
+  double& backward_at(int stage, int m) {
+    return backward_ready_[static_cast<std::size_t>(stage) * s_.microbatches + m];
+  }
 
   /// Runs the next operation of a rank if its inputs are there.
   bool advance(int r) {
@@ -162,7 +170,9 @@ class Walker {
 
 }  // namespace
 
-Walk walk(const ScheduleShape& s, const ScheduleTimes& t, const ScheduleVisitor& visit) { return Walker(s, t, visit).run(); }
+Walk walk(const ScheduleShape& s, const ScheduleTimes& t, const ScheduleVisitor& visit) {
+  return Walker(s, t, visit).run();
+}
 
 double makespan_bound(const ScheduleShape& s, const ScheduleTimes& t) {
   double bound = 0, before = 0;
@@ -173,7 +183,8 @@ double makespan_bound(const ScheduleShape& s, const ScheduleTimes& t) {
       busy += t.forward[i] + t.backward[i];
     }
     bound = std::max(bound, before + s.microbatches * busy);
-    // chunk 0 of the ranks before must run before the first forward arrives here, and after the last backward left
+    // chunk 0 of the ranks before must run before the first forward arrives here, and after the
+    // last backward left
     const std::size_t first = static_cast<std::size_t>(r) * s.vpp;
     before += t.forward[first] + t.backward[first] + 2 * t.p2p;
   }

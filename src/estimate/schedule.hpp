@@ -1,7 +1,8 @@
 #pragma once
-/// Megatron's pipeline schedules, exactly: no pipelining, 1F1B, interleaved 1F1B with any group size, and the combined
-/// forward-backward steps of EP overlap. The order of a rank is fixed; times follow from it by walking.
-/// Ref: megatron/core/pipeline_parallel/schedules.py (get_schedule_table, warm-up counts), combined_1f1b.py.
+/// Megatron's pipeline schedules, exactly: no pipelining, 1F1B, interleaved 1F1B with any group
+/// size, and the combined forward-backward steps of EP overlap. The order of a rank is fixed; times
+/// follow from it by walking. Ref: megatron/core/pipeline_parallel/schedules.py
+/// (get_schedule_table, warm-up counts), combined_1f1b.py.
 #include <functional>
 #include <vector>
 
@@ -9,9 +10,9 @@ namespace moecast {
 
 struct ScheduleShape {
   int pp = 1, vpp = 1;
-  int microbatches = 1;   ///< M per data-parallel rank
-  int group = 1;          ///< microbatch_group_size_per_vp_stage; pp by default
-  bool overlap = false;   ///< EP overlap: steady steps run one forward and one backward together
+  int microbatches = 1;  ///< M per data-parallel rank
+  int group = 1;         ///< microbatch_group_size_per_vp_stage; pp by default
+  bool overlap = false;  ///< EP overlap: steady steps run one forward and one backward together
   bool operator==(const ScheduleShape&) const = default;
 };
 
@@ -29,15 +30,16 @@ std::vector<ScheduleOp> rank_order(const ScheduleShape& s, int rank);
 /// Seconds that every piece takes on every rank.
 struct ScheduleTimes {
   std::vector<double> forward, backward;  ///< [rank * vpp + chunk]
-  std::vector<double> both;               ///< [(rank * vpp + forward chunk) * vpp + backward chunk]; empty without overlap
-  double p2p = 0;                         ///< one transfer between neighbours
-  bool p2p_blocks = false;                ///< the sender waits for the transfer (1F1B without overlap)
+  std::vector<double>
+      both;        ///< [(rank * vpp + forward chunk) * vpp + backward chunk]; empty without overlap
+  double p2p = 0;  ///< one transfer between neighbours
+  bool p2p_blocks = false;  ///< the sender waits for the transfer (1F1B without overlap)
 };
 
 struct RankTimeline {
-  double end = 0;              ///< of the last operation
-  double busy = 0;             ///< sum of its operations
-  double p2p_blocked = 0;      ///< waiting inside its own transfers
+  double end = 0;                         ///< of the last operation
+  double busy = 0;                        ///< sum of its operations
+  double p2p_blocked = 0;                 ///< waiting inside its own transfers
   std::vector<double> last_backward_end;  ///< per chunk
 };
 struct Walk {
@@ -48,14 +50,16 @@ struct Walk {
 using ScheduleVisitor = std::function<void(int rank, const ScheduleOp&, double start, double end)>;
 Walk walk(const ScheduleShape& s, const ScheduleTimes& t, const ScheduleVisitor& visit = {});
 
-/// A lower bound of the makespan, admissible for every schedule here: the busy time of a rank between the first forward that reaches it
-/// and the last backward that leaves it.
+/// A lower bound of the makespan, admissible for every schedule here: the busy time of a rank
+/// between the first forward that reaches it and the last backward that leaves it.
 double makespan_bound(const ScheduleShape& s, const ScheduleTimes& t);
 
-/// Microbatch-chunks alive on a rank: every distinct maximal vector (count per chunk) that the order passes through. The peak
-/// of activations is the largest dot product with the bytes per chunk.
+/// Microbatch-chunks alive on a rank: every distinct maximal vector (count per chunk) that the
+/// order passes through. The peak of activations is the largest dot product with the bytes per
+/// chunk.
 std::vector<std::vector<int>> alive_vectors(const ScheduleShape& s, int rank);
-/// The closed form for equal chunks: total chunks alive at the peak (timeline section 1, memory.md section 5).
+/// The closed form for equal chunks: total chunks alive at the peak (timeline section 1, memory.md
+/// section 5).
 int alive_closed_form(const ScheduleShape& s, int rank);
 
 }  // namespace moecast

@@ -12,7 +12,8 @@ struct Queue {
   double sync_cost = 0;
   double kernel_floor = 0;
 
-  /// Issues an operation of `launches` kernels; returns when its GPU work starts (see chunk_time.hpp).
+  /// Issues an operation of `launches` kernels; returns when its GPU work starts (see
+  /// chunk_time.hpp).
   double run(const IssuedOp& op, double gpu_time) {
     const double first_launch = host + op.host / std::max(1.0f, op.launches);
     host += op.host;
@@ -54,7 +55,9 @@ struct Runner {
     } else if (is_communication(op.cls)) {
       spent.other_exposed += op.gpu;
     }
-    if (record != nullptr) record->push_back({op.name, op.cls == OpClass::ep_comm, is_backward, start - origin, gpu_time});
+    if (record != nullptr)
+      record->push_back(
+          {op.name, op.cls == OpClass::ep_comm, is_backward, start - origin, gpu_time});
   }
 
   void run(const std::vector<IssuedOp>& ops) {

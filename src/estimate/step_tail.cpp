@@ -17,12 +17,15 @@ const GroupSpan& span_of(const Problem& p, const Layout& l, GroupName g) {
   return p.cluster.span(shape.stride, shape.size);
 }
 
-double share_of_bucket(double elements) { return elements > 0 ? std::min(1.0, kBucketElements / elements) : 0; }
+double share_of_bucket(double elements) {
+  return elements > 0 ? std::min(1.0, kBucketElements / elements) : 0;
+}
 
 }  // namespace
 
-/// Memory traffic of the step, bytes per element. Shard: gradient norm, Adam reads g p m v and writes p m v, cast of the new
-/// parameter; whole rank: scaling pass and clearing of the gradient buffer.
+/// Memory traffic of the step, bytes per element. Shard: gradient norm, Adam reads g p m v and
+/// writes p m v, cast of the new parameter; whole rank: scaling pass and clearing of the gradient
+/// buffer.
 double optimizer_seconds(const Problem& p, const Layout& l, const RankParams& params) {
   const double dp = l.distributed_optimizer ? static_cast<double>(l.dp(p.world)) * l.cp : 1;
   const double edp = l.distributed_optimizer ? std::max(1, l.edp(p.world)) : 1;
@@ -32,14 +35,18 @@ double optimizer_seconds(const Problem& p, const Layout& l, const RankParams& pa
   const double cast = l.grad_dtype == DType::fp32 ? 0 : g + 4;
   const double on_gpu = 1 - l.optimizer_offload_fraction;
   const double shard_bytes = g + cast + on_gpu * (4 + 2 * state + 2);
-  const double quantised = l.precision == Precision::bf16 ? 0 : (params.dense_linear + params.expert) * (2 + linear_weight_bytes(p, l));
+  const double quantised = l.precision == Precision::bf16 ? 0
+                                                          : (params.dense_linear + params.expert) *
+                                                                (2 + linear_weight_bytes(p, l));
   const bool reduces = l.dp(p.world) * l.cp > 1;
   const double whole = params.total() * g * (reduces ? 3 : 1);
   const Prices prices = p.prices();
-  double t = (prices.adam(shard_bytes * shard + whole) + prices.quantize(quantised)).value * p.ablation.compute;
+  double t = (prices.adam(shard_bytes * shard + whole) + prices.quantize(quantised)).value *
+             p.ablation.compute;
   if (l.optimizer_offload_fraction > 0) {
     const double moved = l.optimizer_offload_fraction * shard;
-    t += moved * 16 / (p.profile.calibration.host_adam_gb_per_s * 1e9) + prices.host_copy(moved * (g + 2)).value;
+    t += moved * 16 / (p.profile.calibration.host_adam_gb_per_s * 1e9) +
+         prices.host_copy(moved * (g + 2)).value;
   }
   return t;
 }
@@ -50,7 +57,8 @@ double step_fixed_seconds(const Problem& p) {
 
 TailCosts tail_costs(const Problem& p, const Layout& l, const RankParams& params) {
   const Prices prices = p.prices();
-  const Collective op = l.distributed_optimizer ? Collective::reduce_scatter : Collective::all_reduce;
+  const Collective op =
+      l.distributed_optimizer ? Collective::reduce_scatter : Collective::all_reduce;
   const GroupSpan& dense = span_of(p, l, GroupName::dp_cp);
   const GroupSpan& expert = span_of(p, l, GroupName::edp);
   const double g = gradient_bytes(l), w = param_gather_bytes(p, l), free = p.ablation.communication;
@@ -59,12 +67,16 @@ TailCosts tail_costs(const Problem& p, const Layout& l, const RankParams& params
   const double dense_reduce = prices.collective(op, params.dense * g, dense).value * free;
   const double expert_reduce = prices.collective(op, params.expert * g, expert).value * free;
   t.reduce = dense_reduce + expert_reduce;
-  t.reduce_bucket = dense_reduce * share_of_bucket(params.dense) + expert_reduce * share_of_bucket(params.expert);
+  t.reduce_bucket =
+      dense_reduce * share_of_bucket(params.dense) + expert_reduce * share_of_bucket(params.expert);
   if (l.distributed_optimizer) {
-    const double dense_gather = prices.collective(Collective::all_gather, params.dense * w, dense).value * free;
-    const double expert_gather = prices.collective(Collective::all_gather, params.expert * w, expert).value * free;
+    const double dense_gather =
+        prices.collective(Collective::all_gather, params.dense * w, dense).value * free;
+    const double expert_gather =
+        prices.collective(Collective::all_gather, params.expert * w, expert).value * free;
     t.gather = dense_gather + expert_gather;
-    t.gather_bucket = dense_gather * share_of_bucket(params.dense) + expert_gather * share_of_bucket(params.expert);
+    t.gather_bucket = dense_gather * share_of_bucket(params.dense) +
+                      expert_gather * share_of_bucket(params.expert);
   }
   t.optimizer = optimizer_seconds(p, l, params);
   return t;
@@ -73,14 +85,17 @@ TailCosts tail_costs(const Problem& p, const Layout& l, const RankParams& params
 namespace {
 
 /// End of a rank's gradient reduction.
-double reduce_end(const Layout& l, const TailCosts& c, const RankTimeline& rank, int pp_rank, double last_backward) {
+double reduce_end(const Layout& l, const TailCosts& c, const RankTimeline& rank, int pp_rank,
+                  double last_backward) {
   const double end = rank.end;
   if (c.reduce <= 0) return end;
   if (!l.overlap_grad_reduce) return end + c.reduce;
   if (l.pp == 1) return end + std::max(c.reduce_bucket, c.reduce - last_backward);
   if (l.vpp == 1) {
-    // stage 0 overlaps with the last microbatch's backward; the others launch everything after it, in their trailing bubble
-    return pp_rank == 0 ? end + std::max(c.reduce_bucket, c.reduce - last_backward) : end + c.reduce;
+    // stage 0 overlaps with the last microbatch's backward; the others launch everything after it,
+    // in their trailing bubble
+    return pp_rank == 0 ? end + std::max(c.reduce_bucket, c.reduce - last_backward)
+                        : end + c.reduce;
   }
   // interleaved: each chunk's collective starts when the chunk's last backward is done
   const double per_chunk = c.reduce / l.vpp;
@@ -93,8 +108,9 @@ double reduce_end(const Layout& l, const TailCosts& c, const RankTimeline& rank,
 
 }  // namespace
 
-StepTail step_tail(const Problem& p, const Layout& l, const std::vector<TailCosts>& costs, const Walk& timeline,
-                   const std::vector<double>& forward0, const std::vector<double>& backward0) {
+StepTail step_tail(const Problem& p, const Layout& l, const std::vector<TailCosts>& costs,
+                   const Walk& timeline, const std::vector<double>& forward0,
+                   const std::vector<double>& backward0) {
   StepTail t;
   for (int r = 0; r < l.pp; ++r) {
     const auto i = static_cast<std::size_t>(r);
@@ -103,10 +119,11 @@ StepTail step_tail(const Problem& p, const Layout& l, const std::vector<TailCost
     t.optimizer = std::max(t.optimizer, costs[i].optimizer);
     double gather = costs[i].gather;
     if (l.overlap_param_gather && gather > 0) {
-      // the first bucket (one chunk beyond the first rank) is waited for; the rest hides under the first forward and, on
-      // later ranks, in the bubble before it
+      // the first bucket (one chunk beyond the first rank) is waited for; the rest hides under the
+      // first forward and, on later ranks, in the bubble before it
       const double window = forward0[i] * (1 + r);
-      gather = r == 0 ? std::max(costs[i].gather_bucket, gather / l.vpp - window) : std::max(0.0, gather / l.vpp - window);
+      gather = r == 0 ? std::max(costs[i].gather_bucket, gather / l.vpp - window)
+                      : std::max(0.0, gather / l.vpp - window);
     }
     t.gather_exposed = std::max(t.gather_exposed, gather);
   }

@@ -71,7 +71,8 @@ std::vector<int> number_contents(const std::vector<StageCounts>& stages) {
   std::vector<int> content;
   std::vector<const StageCounts*> kinds;
   for (const StageCounts& s : stages) {
-    const auto same = std::find_if(kinds.begin(), kinds.end(), [&](const StageCounts* k) { return *k == s; });
+    const auto same =
+        std::find_if(kinds.begin(), kinds.end(), [&](const StageCounts* k) { return *k == s; });
     content.push_back(static_cast<int>(same - kinds.begin()));
     if (same == kinds.end()) kinds.push_back(&s);
   }
@@ -81,7 +82,8 @@ std::vector<int> number_contents(const std::vector<StageCounts>& stages) {
 }  // namespace
 
 ScheduleShape schedule_shape(const Layout& l, int microbatches) {
-  return {l.pp, l.vpp, microbatches, std::min(l.group_size(), microbatches), l.overlap_moe_expert_parallel_comm};
+  return {l.pp, l.vpp, microbatches, std::min(l.group_size(), microbatches),
+          l.overlap_moe_expert_parallel_comm};
 }
 
 Layout mesh_of(const Layout& l) {
@@ -112,16 +114,19 @@ StageCounts count_stage(const Problem& p, const Stage& stage) {
   s.layers.assign(p.classes.size(), 0);
   s.embedding = stage.embedding;
   s.loss = stage.loss;
-  for (const int layer : stage.layers) s.order.push_back(p.class_of_layer[static_cast<std::size_t>(layer)]);
+  for (const int layer : stage.layers)
+    s.order.push_back(p.class_of_layer[static_cast<std::size_t>(layer)]);
   if (stage.mtp) {
     s.mtp_depths = p.model.mtp_num_layers;
-    for (int d = 0; d < s.mtp_depths; ++d) s.order.insert(s.order.end(), p.mtp_classes.begin(), p.mtp_classes.end());
+    for (int d = 0; d < s.mtp_depths; ++d)
+      s.order.insert(s.order.end(), p.mtp_classes.begin(), p.mtp_classes.end());
   }
   for (const int c : s.order) ++s.layers[static_cast<std::size_t>(c)];
   return s;
 }
 
-/// The in-flight pattern repeats with every group of microbatches, so a few groups show every count (tested against the full order).
+/// The in-flight pattern repeats with every group of microbatches, so a few groups show every count
+/// (tested against the full order).
 int enough_microbatches(const ScheduleShape& s) {
   const int few = 4 * s.group + 2 * s.pp;
   if (s.microbatches <= few) return s.microbatches;

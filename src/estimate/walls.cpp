@@ -25,10 +25,14 @@ Layout without_memory_measures(Layout l) {
 
 std::string to_string(Wall w) {
   switch (w) {
-    case Wall::memory: return "memory";
-    case Wall::communication: return "communication";
-    case Wall::host: return "host";
-    case Wall::compute: return "compute";
+    case Wall::memory:
+      return "memory";
+    case Wall::communication:
+      return "communication";
+    case Wall::host:
+      return "host";
+    case Wall::compute:
+      return "compute";
   }
   return "";
 }

@@ -1,8 +1,10 @@
 #pragma once
-/// The wall by ablation: the step time that would be saved if a resource were free. One definition for estimate and search.
-///   compute: every compute kernel costs nothing; communication: every transfer (EP, TP, CP, PP, DP) costs nothing;
-///   host: no launch, no sync, no per-step host work; memory: no recomputation and no offload are needed. A layout that does not
-///   fit has the memory wall. Otherwise the largest saving decides.
+/// The wall by ablation: the step time that would be saved if a resource were free. One definition
+/// for estimate and search.
+///   compute: every compute kernel costs nothing; communication: every transfer (EP, TP, CP, PP,
+///   DP) costs nothing; host: no launch, no sync, no per-step host work; memory: no recomputation
+///   and no offload are needed. A layout that does not fit has the memory wall. Otherwise the
+///   largest saving decides.
 #include "estimate/evaluate.hpp"
 
 namespace moecast {

@@ -100,9 +100,11 @@ void read_pipeline(MeasuredRow& row, Run& run, const ModelSpec& model) {
       row.notes.push_back("embedding and loss as slots do not divide over the stages");
   }
   if (text.empty() && layout.pp > 1 && !even_split_divides(model, layout.pp, layout.vpp)) {
-    // recipes of models whose layers do not divide count embedding and loss as slots (Qwen3-235B: 94 + 2)
+    // recipes of models whose layers do not divide count embedding and loss as slots (Qwen3-235B:
+    // 94 + 2)
     text = slot_layout(model, layout.pp, layout.vpp, true, true);
-    if (!text.empty()) row.notes.push_back("pipeline layout not stated: embedding and loss count as slots");
+    if (!text.empty())
+      row.notes.push_back("pipeline layout not stated: embedding and loss count as slots");
   }
   if (!text.empty()) {
     layout.pipeline_split = PipelineSplit::explicit_string;

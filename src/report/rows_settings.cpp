@@ -131,7 +131,8 @@ void read_environment(const MeasuredRow& row, Run& run) {
 
 namespace {
 
-/// Releases of Megatron-Bridge, whose performance recipes all reduce gradients in BF16 (perf_recipes/_common.py) unless a row says more.
+/// Releases of Megatron-Bridge, whose performance recipes all reduce gradients in BF16
+/// (perf_recipes/_common.py) unless a row says more.
 bool bridge_release(const std::string& release) {
   for (const char* start : {"25.", "26.", "main ", "branch ", "bridge "}) {
     if (release.rfind(start, 0) == 0) return release.find("NeMo 2") == std::string::npos;
@@ -142,8 +143,10 @@ bool bridge_release(const std::string& release) {
 }  // namespace
 
 void read_optimizer(MeasuredRow& row, Run& run) {
-  bool bf16_reduce = cell(row, "optimizer_dtype_notes").empty() && bridge_release(cell(row, "release"));
-  if (bf16_reduce) row.notes.push_back("optimizer dtypes not stated: the recipes' BF16 gradient buffers assumed");
+  bool bf16_reduce =
+      cell(row, "optimizer_dtype_notes").empty() && bridge_release(cell(row, "release"));
+  if (bf16_reduce)
+    row.notes.push_back("optimizer dtypes not stated: the recipes' BF16 gradient buffers assumed");
   for (const Setting& s : settings(cell(row, "optimizer_dtype_notes"))) {
     if (s.key == "grad_reduce_fp32") bf16_reduce = flag(s.value) == std::optional<bool>(false);
     if (!set_dtype(s, run.layout) && !set_flag(s, run)) unknown(row, "optimizer_dtype_notes", s);

@@ -36,27 +36,31 @@ struct MeshResult {
   std::map<int, std::uint64_t> broken;  ///< rule index, or a reason below
 };
 
-/// The fit order: no offload, selective before full recomputation, smallest model parallelism, then least recomputation, fewest chunks,
-/// smallest expert groups, smallest micro batch.
+/// The fit order: no offload, selective before full recomputation, smallest model parallelism, then
+/// least recomputation, fewest chunks, smallest expert groups, smallest micro batch.
 auto fit_order(const Space& s, const Survivor& c) {
   const Layout& l = s.meshes[c.mesh];
   const RecomputeChoice& r = s.recomputes[c.inner.recompute];
   const OffloadChoice& o = s.offloads[c.inner.offload];
-  return std::tuple(!o.modules.empty() || o.optimizer_fraction > 0, r.granularity == RecomputeGranularity::full, l.tp * l.cp * l.pp,
-                    std::popcount(r.modules.bits), l.vpp, l.ep * l.etp, l.micro_batch_size, c.mesh, c.inner.dispatcher,
-                    c.inner.overlap, c.inner.graph, c.inner.offload);
+  return std::tuple(!o.modules.empty() || o.optimizer_fraction > 0,
+                    r.granularity == RecomputeGranularity::full, l.tp * l.cp * l.pp,
+                    std::popcount(r.modules.bits), l.vpp, l.ep * l.etp, l.micro_batch_size, c.mesh,
+                    c.inner.dispatcher, c.inner.overlap, c.inner.graph, c.inner.offload);
 }
 
-/// Rules that read a knob of an inner axis. The others were answered once for the mesh (tested: together they are the whole table).
+/// Rules that read a knob of an inner axis. The others were answered once for the mesh (tested:
+/// together they are the whole table).
 const std::vector<int>& inner_rules() {
   static const std::vector<int> list = [] {
     std::vector<int> rules;
     const auto& table = rule_table();
     for (std::size_t i = 0; i < table.size(); ++i) {
       if (table[i].severity != Severity::error) continue;
-      const bool inner = std::any_of(table[i].keys.begin(), table[i].keys.end(), [](std::string_view key) {
-        return key.starts_with("moe.") || key.starts_with("recompute.") || key.starts_with("offload.") || key.starts_with("cuda_graph.");
-      });
+      const bool inner =
+          std::any_of(table[i].keys.begin(), table[i].keys.end(), [](std::string_view key) {
+            return key.starts_with("moe.") || key.starts_with("recompute.") ||
+                   key.starts_with("offload.") || key.starts_with("cuda_graph.");
+          });
       if (inner) rules.push_back(static_cast<int>(i));
     }
     return rules;
@@ -74,11 +78,19 @@ int first_broken_inner_rule(const RuleInput& input) {
 
 class MeshScan {
  public:
-  MeshScan(const SearchRequest& r, const Problem& p, const Space& s, Evaluator& e, std::uint32_t mesh, const Versions& v)
-      : request_(r), p_(p), s_(s), evaluator_(e), mesh_(mesh), versions_(v), leanest_(leanest(s.recomputes)) {}
+  MeshScan(const SearchRequest& r, const Problem& p, const Space& s, Evaluator& e,
+           std::uint32_t mesh, const Versions& v)
+      : request_(r),
+        p_(p),
+        s_(s),
+        evaluator_(e),
+        mesh_(mesh),
+        versions_(v),
+        leanest_(leanest(s.recomputes)) {}
 
   MeshResult run() {
-    if (const int rule = first_broken_rule(rule_input(p_, s_.meshes[mesh_], versions_)); rule >= 0) {
+    if (const int rule = first_broken_rule(rule_input(p_, s_.meshes[mesh_], versions_));
+        rule >= 0) {
       result_.broken[rule] += s_.inner_size();
       return std::move(result_);
     }
@@ -98,11 +110,13 @@ class MeshScan {
   }
 
  private:
-  /// Overlap and graphs only add memory: when no dispatcher and recompute set fits without them, nothing fits.
+  /// Overlap and graphs only add memory: when no dispatcher and recompute set fits without them,
+  /// nothing fits.
   bool leanest_fits(std::size_t offload) {
     scanned_ = 0;
     const Layout lean = candidate(s_, mesh_, {0, 0, 0, 0, offload});
-    if (reserved_bytes(p_, lean, evaluator_.least_state(lean)) > p_.system().gpu.hbm_capacity.value) return false;
+    if (reserved_bytes(p_, lean, evaluator_.least_state(lean)) > p_.system().gpu.hbm_capacity.value)
+      return false;
     bool any = false;
     for (std::size_t d = 0; d < s_.dispatchers.size() && !any; ++d) {
       for (const std::size_t r : leanest_) {
@@ -118,7 +132,8 @@ class MeshScan {
         ++result_.legal;
         ++result_.evaluated;
         ++result_.broken[kMemory];
-        if (!result_.nearest.any || over < result_.nearest.over) result_.nearest = {true, mesh_, i, over};
+        if (!result_.nearest.any || over < result_.nearest.over)
+          result_.nearest = {true, mesh_, i, over};
       }
     }
     if (any) {  // counted again below, one by one
@@ -172,19 +187,22 @@ class MeshScan {
     if (over > 0) {
       too_big_[i.recompute] = i.overlap == 0 && i.graph == 0;
       ++result_.broken[kMemory];
-      if (!result_.nearest.any || over < result_.nearest.over) result_.nearest = {true, mesh_, i, over};
+      if (!result_.nearest.any || over < result_.nearest.over)
+        result_.nearest = {true, mesh_, i, over};
       return;
     }
     ++result_.fit;
     enough_.push_back(i.recompute);
     const Survivor c{mesh_, i, o.bound, o.reserved};
-    if (!result_.any_fit || fit_order(s_, c) < fit_order(s_, result_.first_fit)) result_.first_fit = c;
+    if (!result_.any_fit || fit_order(s_, c) < fit_order(s_, result_.first_fit))
+      result_.first_fit = c;
     result_.any_fit = true;
     result_.survivors.push_back(c);
   }
 
   [[nodiscard]] double shortfall(const Outcome& o) const {
-    return o.reserved + request_.min_headroom_gib * kBytesPerGib - p_.system().gpu.hbm_capacity.value;
+    return o.reserved + request_.min_headroom_gib * kBytesPerGib -
+           p_.system().gpu.hbm_capacity.value;
   }
 
   const SearchRequest& request_;
@@ -195,17 +213,23 @@ class MeshScan {
   const Versions& versions_;
   MeshResult result_;
   std::vector<std::size_t> leanest_;
-  std::vector<bool> too_big_;        ///< recompute choices that do not fit with the first overlap and graph choice
-  std::uint64_t scanned_ = 0;        ///< candidates that the lean pass assessed
-  std::vector<std::size_t> enough_;  ///< recompute choices that fit already, for this dispatcher, overlap and graph
+  std::vector<bool>
+      too_big_;  ///< recompute choices that do not fit with the first overlap and graph choice
+  std::uint64_t scanned_ = 0;  ///< candidates that the lean pass assessed
+  std::vector<std::size_t>
+      enough_;  ///< recompute choices that fit already, for this dispatcher, overlap and graph
 };
 
 std::string reason_name(int broken) {
   switch (broken) {
-    case kNoPlan: return "no pipeline split";
-    case kMemory: return "memory";
-    case kMoreThanNeeded: return "recomputes or offloads more than needed";
-    default: return std::string(rule_table()[static_cast<std::size_t>(broken)].id);
+    case kNoPlan:
+      return "no pipeline split";
+    case kMemory:
+      return "memory";
+    case kMoreThanNeeded:
+      return "recomputes or offloads more than needed";
+    default:
+      return std::string(rule_table()[static_cast<std::size_t>(broken)].id);
   }
 }
 
@@ -214,15 +238,18 @@ void merge(Enumeration& all, const Space& s, MeshResult&& m) {
   all.evaluated += m.evaluated;
   all.fit += m.fit;
   all.survivors.insert(all.survivors.end(), m.survivors.begin(), m.survivors.end());
-  if (m.any_fit && (!all.any_fit || fit_order(s, m.first_fit) < fit_order(s, all.first_fit))) all.first_fit = m.first_fit;
+  if (m.any_fit && (!all.any_fit || fit_order(s, m.first_fit) < fit_order(s, all.first_fit)))
+    all.first_fit = m.first_fit;
   all.any_fit = all.any_fit || m.any_fit;
-  if (m.nearest.any && (!all.nearest.any || m.nearest.over < all.nearest.over)) all.nearest = m.nearest;
+  if (m.nearest.any && (!all.nearest.any || m.nearest.over < all.nearest.over))
+    all.nearest = m.nearest;
   for (const auto& [reason, count] : m.broken) all.rejected[reason_name(reason)] += count;
 }
 
 }  // namespace
 
-Enumeration enumerate(const SearchRequest& request, const Problem& p, const Space& space, int threads) {
+Enumeration enumerate(const SearchRequest& request, const Problem& p, const Space& space,
+                      int threads) {
   const Versions versions = parse_versions(p.software);
   std::vector<std::unique_ptr<Evaluator>> evaluators;
   for (int t = 0; t < threads; ++t) evaluators.push_back(std::make_unique<Evaluator>(p));
@@ -230,11 +257,14 @@ Enumeration enumerate(const SearchRequest& request, const Problem& p, const Spac
   std::atomic<std::size_t> done{0};
   std::mutex reporting;
   parallel_for(space.meshes.size(), threads, [&](int thread, std::size_t mesh) {
-    results[mesh] = MeshScan(request, p, space, *evaluators[static_cast<std::size_t>(thread)], static_cast<std::uint32_t>(mesh), versions).run();
+    results[mesh] = MeshScan(request, p, space, *evaluators[static_cast<std::size_t>(thread)],
+                             static_cast<std::uint32_t>(mesh), versions)
+                        .run();
     const std::size_t finished = ++done;
     if (request.progress && finished % 256 == 0) {
       const std::lock_guard lock(reporting);
-      request.progress(0.8 * static_cast<double>(finished) / static_cast<double>(space.meshes.size()));
+      request.progress(0.8 * static_cast<double>(finished) /
+                       static_cast<double>(space.meshes.size()));
     }
   });
   Enumeration all;

@@ -1,6 +1,6 @@
 #pragma once
-/// First pass: every candidate of the space against the rules, then memory and bound, one by one. Deterministic for any thread count:
-/// results are kept per mesh and merged in order.
+/// First pass: every candidate of the space against the rules, then memory and bound, one by one.
+/// Deterministic for any thread count: results are kept per mesh and merged in order.
 #include <map>
 #include <string>
 #include <vector>
@@ -33,9 +33,11 @@ struct Enumeration {
   std::map<std::string, std::uint64_t> rejected;
 };
 
-Enumeration enumerate(const SearchRequest& request, const Problem& p, const Space& space, int threads);
+Enumeration enumerate(const SearchRequest& request, const Problem& p, const Space& space,
+                      int threads);
 
 /// Runs f(thread, item) for every item on `threads` workers; items are taken in order.
-void parallel_for(std::size_t items, int threads, const std::function<void(int thread, std::size_t item)>& f);
+void parallel_for(std::size_t items, int threads,
+                  const std::function<void(int thread, std::size_t item)>& f);
 
 }  // namespace moecast

@@ -12,9 +12,12 @@ double percent(Seconds part, const Estimate& e) { return 100 * (part / e.step_ti
 std::string expert_placement(const Problem& p, const Layout& l) {
   if (p.model.moe.num_moe_experts == 0) return fmt::format("DP{}", l.dp(p.world));
   const GroupSpan& span = p.cluster.span(1, l.etp * l.ep);
-  const std::string experts = fmt::format("{:.3g} experts a rank", static_cast<double>(p.model.moe.num_moe_experts) / l.ep);
-  if (l.ep * l.etp == 1) return fmt::format("no expert parallelism: no dispatch traffic, {}", experts);
-  if (span.domains == 1) return fmt::format("EP{} stays inside one NVLink domain, {}", l.ep, experts);
+  const std::string experts =
+      fmt::format("{:.3g} experts a rank", static_cast<double>(p.model.moe.num_moe_experts) / l.ep);
+  if (l.ep * l.etp == 1)
+    return fmt::format("no expert parallelism: no dispatch traffic, {}", experts);
+  if (span.domains == 1)
+    return fmt::format("EP{} stays inside one NVLink domain, {}", l.ep, experts);
   return fmt::format("EP{} spans {} NVLink domains, {}", l.ep, span.domains, experts);
 }
 
@@ -33,15 +36,16 @@ std::string exposure(const Estimate& e) {
 
 std::string why(const Problem& p, const Layout& l, const Estimate& detail, const Outcome& outcome) {
   const double capacity = p.system().gpu.hbm_capacity.value;
-  return fmt::format("{}; {}; reserves {:.0f} of {:.0f} GiB", expert_placement(p, l), exposure(detail),
-                     outcome.reserved / kBytesPerGib, capacity / kBytesPerGib);
+  return fmt::format("{}; {}; reserves {:.0f} of {:.0f} GiB", expert_placement(p, l),
+                     exposure(detail), outcome.reserved / kBytesPerGib, capacity / kBytesPerGib);
 }
 
 std::string nearest_change(const Problem& p, const Layout& l, double headroom_gib) {
   const auto fits = [&](const Problem& problem, const Layout& layout) {
     Evaluator e(problem);
     const Outcome o = e.evaluate(layout, Depth::bound);
-    return o.status == Outcome::Status::fits && o.reserved + headroom_gib * kBytesPerGib <= p.system().gpu.hbm_capacity.value;
+    return o.status == Outcome::Status::fits &&
+           o.reserved + headroom_gib * kBytesPerGib <= p.system().gpu.hbm_capacity.value;
   };
   Layout offloaded = l;
   offloaded.optimizer_offload_fraction = 1;
@@ -50,14 +54,16 @@ std::string nearest_change(const Problem& p, const Layout& l, double headroom_gi
   lean.grad_dtype = DType::bf16;
   lean.precision_aware_optimizer = true;
   lean.moment_dtype = DType::bf16;
-  if (fits(p, lean)) return "optimizer.grad_dtype=bf16 optimizer.precision_aware=true optimizer.moment_dtype=bf16";
+  if (fits(p, lean))
+    return "optimizer.grad_dtype=bf16 optimizer.precision_aware=true optimizer.moment_dtype=bf16";
   for (int factor = 2; factor <= 64; factor *= 2) {
     auto cluster = Cluster::build(p.system(), p.world * factor);
     if (!cluster) break;
     Problem more = p;
     more.world *= factor;
     more.cluster = cluster.take();
-    if (more.global_batch_size % (l.micro_batch_size * l.dp(more.world)) != 0) more.global_batch_size *= factor;
+    if (more.global_batch_size % (l.micro_batch_size * l.dp(more.world)) != 0)
+      more.global_batch_size *= factor;
     if (fits(more, l)) return fmt::format("cluster.gpus={}", more.world);
   }
   return "";

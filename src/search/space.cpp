@@ -1,10 +1,9 @@
 #include "search/space.hpp"
 
 #include <algorithm>
-#include <bit>
-#include <set>
 
 #include "layout/knobs.hpp"
+#include "search/choices.hpp"
 
 namespace moecast {
 namespace {
@@ -26,12 +25,12 @@ std::vector<int> divisors(int of, int limit) {
 /// A mesh axis: the knob it sets and the values it takes.
 struct MeshAxis {
   const char* key;
-  int Layout::* field;
+  int Layout::*field;
   std::vector<int> values;
 };
 
-/// Tensor parallelism inside a node; context parallelism down to 1024 tokens a rank; pipeline stages and expert groups that divide the
-/// GPUs; chunks up to one layer each.
+/// Tensor parallelism inside a node; context parallelism down to 1024 tokens a rank; pipeline
+/// stages and expert groups that divide the GPUs; chunks up to one layer each.
 std::vector<MeshAxis> mesh_axes(const SearchRequest& request, const Problem& p) {
   const int gpus = p.world, layers = static_cast<int>(p.model.layers.size());
   const int experts = p.model.moe.num_moe_experts;
@@ -49,88 +48,17 @@ std::vector<MeshAxis> mesh_axes(const SearchRequest& request, const Problem& p) 
   }
   std::vector<int> pp;
   for (const int v : divisors(gpus, std::min(layers, 64))) pp.push_back(v);
-  const std::vector<int> batches = request.vary_micro_batch_size ? std::vector<int>{1, 2, 4, 8}
-                                                                 : std::vector<int>{request.base.layout.micro_batch_size};
+  const std::vector<int> batches = request.vary_micro_batch_size
+                                       ? std::vector<int>{1, 2, 4, 8}
+                                       : std::vector<int>{request.base.layout.micro_batch_size};
   return {{"layout.pipeline_model_parallel_size", &Layout::pp, pp},
           {"layout.tensor_model_parallel_size", &Layout::tp, powers_of_two(std::min(8, gpus))},
-          {"layout.context_parallel_size", &Layout::cp, powers_of_two(std::clamp(p.seq_length / 1024, 1, 64))},
+          {"layout.context_parallel_size", &Layout::cp,
+           powers_of_two(std::clamp(p.seq_length / 1024, 1, 64))},
           {"layout.expert_tensor_parallel_size", &Layout::etp, etp},
           {"layout.expert_model_parallel_size", &Layout::ep, ep},
           {"layout.virtual_pipeline_model_parallel_size", &Layout::vpp, chunks},
           {"train.micro_batch_size", &Layout::micro_batch_size, batches}};
-}
-
-bool has_ffn(const ModelSpec& m, FfnKind kind) {
-  return std::any_of(m.layers.begin(), m.layers.end(), [&](const LayerKind& l) { return l.ffn == kind; });
-}
-bool has_mixer(const ModelSpec& m, std::initializer_list<MixerKind> kinds) {
-  return std::any_of(m.layers.begin(), m.layers.end(), [&](const LayerKind& l) {
-    return std::find(kinds.begin(), kinds.end(), m.mixers[l.mixer].kind) != kinds.end();
-  });
-}
-
-/// Every subset of the modules that save something in this model; with the whole MoE block recomputed only the norms and up projections
-/// are left to add; full recomputation last.
-std::vector<RecomputeChoice> recompute_choices(const ModelSpec& m) {
-  std::vector<RecomputeModule> modules{RecomputeModule::layernorm};
-  if (has_ffn(m, FfnKind::moe)) modules.push_back(RecomputeModule::moe_act);
-  if (has_mixer(m, {MixerKind::mla, MixerKind::csa})) modules.push_back(RecomputeModule::mla_up_proj);
-  if (has_ffn(m, FfnKind::dense)) modules.push_back(RecomputeModule::mlp);
-  if (m.moe.moe_shared_expert_intermediate_size > 0) modules.push_back(RecomputeModule::shared_experts);
-  if (has_mixer(m, {MixerKind::gdn})) modules.push_back(RecomputeModule::gdn_norm_out);
-  std::vector<RecomputeChoice> choices;
-  const auto subsets = [&](const std::vector<RecomputeModule>& from, bool with_moe) {
-    for (unsigned bits = 0; bits < (1u << from.size()); ++bits) {
-      RecomputeChoice c;
-      for (std::size_t i = 0; i < from.size(); ++i) {
-        if ((bits >> i) & 1) c.modules.add(from[i]);
-      }
-      if (with_moe) c.modules.add(RecomputeModule::moe);
-      c.granularity = c.modules.empty() ? RecomputeGranularity::none : RecomputeGranularity::selective;
-      choices.push_back(c);
-    }
-  };
-  subsets(modules, false);
-  if (has_ffn(m, FfnKind::moe)) {
-    std::vector<RecomputeModule> beside{RecomputeModule::layernorm};
-    if (has_mixer(m, {MixerKind::mla, MixerKind::csa})) beside.push_back(RecomputeModule::mla_up_proj);
-    subsets(beside, true);
-  }
-  std::stable_sort(choices.begin(), choices.end(), [](const RecomputeChoice& a, const RecomputeChoice& b) {
-    return std::popcount(a.modules.bits) < std::popcount(b.modules.bits);
-  });
-  choices.push_back({RecomputeGranularity::full, {}, RecomputeMethod::uniform, 1});
-  return choices;
-}
-
-std::vector<GraphChoice> graph_choices(const ModelSpec& m) {
-  using enum GraphModule;
-  std::vector<GraphChoice> choices{{CudaGraphImpl::none, {}}};
-  ModuleSet<GraphModule> mixer;
-  if (has_mixer(m, {MixerKind::gqa, MixerKind::mla, MixerKind::csa, MixerKind::gdn, MixerKind::kda})) mixer.add(attn);
-  if (has_mixer(m, {MixerKind::mamba})) mixer.add(mamba);
-  if (!has_ffn(m, FfnKind::moe)) {
-    choices.push_back({CudaGraphImpl::transformer_engine, mixer});
-  } else {
-    choices.push_back({CudaGraphImpl::transformer_engine, ModuleSet<GraphModule>{}.add(moe_router).add(moe_preprocess)});
-    choices.push_back({CudaGraphImpl::transformer_engine, ModuleSet<GraphModule>{mixer}.add(moe_router).add(moe_preprocess)});
-  }
-  choices.push_back({CudaGraphImpl::full_iteration, {}});
-  return choices;
-}
-
-std::vector<OffloadChoice> offload_choices(const Layout& base, const ModelSpec& m) {
-  using enum OffloadModule;
-  const OffloadChoice asked{base.offload_modules, base.optimizer_offload_fraction};
-  std::vector<OffloadChoice> choices{asked};
-  if (!base.offload_modules.empty() || base.optimizer_offload_fraction > 0) return choices;
-  ModuleSet<OffloadModule> experts, attention;
-  attention.add(core_attn).add(attn_proj);
-  experts.add(expert_fc1).add(moe_act);
-  if (has_ffn(m, FfnKind::moe)) choices.push_back({experts, 0});
-  choices.push_back({attention, 0});
-  choices.push_back({{}, 1.0});
-  return choices;
 }
 
 bool fixed(const SearchRequest& r, std::initializer_list<std::string_view> keys) {
@@ -147,21 +75,29 @@ void inner_axes(Space& s, const SearchRequest& r, const Problem& p) {
   const bool moe = p.model.moe.num_moe_experts > 0;
   s.dispatchers = {{base.dispatcher, base.dispatcher_num_sms}};
   if (moe && !fixed(r, {"moe.dispatcher"})) {
-    s.dispatchers = {{Dispatcher::alltoall, 0}, {Dispatcher::deepep, 0}, {Dispatcher::hybridep, base.dispatcher_num_sms}};
+    s.dispatchers = {{Dispatcher::alltoall, 0},
+                     {Dispatcher::deepep, 0},
+                     {Dispatcher::hybridep, base.dispatcher_num_sms}};
   }
-  s.overlaps = {{base.overlap_moe_expert_parallel_comm, base.delay_wgrad_compute, base.moe_shared_expert_overlap}};
-  if (moe && !fixed(r, {"moe.overlap_moe_expert_parallel_comm", "moe.delay_wgrad_compute", "moe.moe_shared_expert_overlap"})) {
+  s.overlaps = {{base.overlap_moe_expert_parallel_comm, base.delay_wgrad_compute,
+                 base.moe_shared_expert_overlap}};
+  if (moe && !fixed(r, {"moe.overlap_moe_expert_parallel_comm", "moe.delay_wgrad_compute",
+                        "moe.moe_shared_expert_overlap"})) {
     s.overlaps = {{false, false, false}, {true, false, false}, {true, true, false}};
-    if (p.model.moe.moe_shared_expert_intermediate_size > 0) s.overlaps.push_back({false, false, true});
+    if (p.model.moe.moe_shared_expert_intermediate_size > 0)
+      s.overlaps.push_back({false, false, true});
   }
   s.graphs = {{base.cuda_graph_impl, base.cuda_graph_scope}};
   if (!fixed(r, {"cuda_graph.impl", "cuda_graph.scope"})) s.graphs = graph_choices(p.model);
-  s.recomputes = {{base.recompute_granularity, base.recompute_modules, base.recompute_method, base.recompute_num_layers}};
-  if (!fixed(r, {"recompute.granularity", "recompute.modules", "recompute.method", "recompute.num_layers"})) {
+  s.recomputes = {{base.recompute_granularity, base.recompute_modules, base.recompute_method,
+                   base.recompute_num_layers}};
+  if (!fixed(r, {"recompute.granularity", "recompute.modules", "recompute.method",
+                 "recompute.num_layers"})) {
     s.recomputes = recompute_choices(p.model);
   }
   s.offloads = {{base.offload_modules, base.optimizer_offload_fraction}};
-  if (!fixed(r, {"offload.activation_modules", "offload.optimizer_fraction", "offload.cpu_offloading_num_layers"})) {
+  if (!fixed(r, {"offload.activation_modules", "offload.optimizer_fraction",
+                 "offload.cpu_offloading_num_layers"})) {
     s.offloads = offload_choices(base, p.model);
   }
 }
@@ -215,9 +151,12 @@ Diagnostics vary(Space& s, const SearchRequest& r) {
         Value v = Value::parse(text, nullptr, false);
         if (v.is_discarded()) v = text;
         const std::string wrong = knob->set(run, v);
-        if (!wrong.empty() || run.gpus != r.base.gpus || run.seq_length != r.base.seq_length || run.system != r.base.system ||
-            run.model != r.base.model || run.global_batch_size != r.base.global_batch_size) {
-          problems.push_back(bad(std::string(knob->key), wrong.empty() ? "is not a layout knob: the search cannot vary it" : wrong));
+        if (!wrong.empty() || run.gpus != r.base.gpus || run.seq_length != r.base.seq_length ||
+            run.system != r.base.system || run.model != r.base.model ||
+            run.global_batch_size != r.base.global_batch_size) {
+          problems.push_back(
+              bad(std::string(knob->key),
+                  wrong.empty() ? "is not a layout knob: the search cannot vary it" : wrong));
           return problems;
         }
         next.push_back(run.layout);
@@ -268,25 +207,30 @@ Layout candidate(const Space& s, std::size_t mesh, const InnerIndex& i) {
 
 std::vector<std::size_t> leanest(const std::vector<RecomputeChoice>& choices) {
   const auto contained = [](const RecomputeChoice& a, const RecomputeChoice& b) {
-    return a.granularity != RecomputeGranularity::full && b.granularity != RecomputeGranularity::full && a.modules != b.modules &&
+    return a.granularity != RecomputeGranularity::full &&
+           b.granularity != RecomputeGranularity::full && a.modules != b.modules &&
            a.modules.has(RecomputeModule::moe) == b.modules.has(RecomputeModule::moe) &&
            (a.modules.bits & b.modules.bits) == a.modules.bits;
   };
   std::vector<std::size_t> kept;
   for (std::size_t i = 0; i < choices.size(); ++i) {
-    const bool beaten = std::any_of(choices.begin(), choices.end(), [&](const RecomputeChoice& b) { return contained(choices[i], b); });
+    const bool beaten = std::any_of(choices.begin(), choices.end(), [&](const RecomputeChoice& b) {
+      return contained(choices[i], b);
+    });
     if (!beaten) kept.push_back(i);
   }
   return kept;
 }
 
 bool recomputes_more(const RecomputeChoice& b, const RecomputeChoice& a) {
-  if (b.granularity == RecomputeGranularity::full) return a.granularity != RecomputeGranularity::full;
+  if (b.granularity == RecomputeGranularity::full)
+    return a.granularity != RecomputeGranularity::full;
   if (a.granularity == RecomputeGranularity::full || a.modules == b.modules) return false;
   const auto covers = [](std::uint16_t bits) {  // the whole MoE block includes its parts
     constexpr auto moe = static_cast<std::uint16_t>(1u << static_cast<int>(RecomputeModule::moe));
-    constexpr auto parts = static_cast<std::uint16_t>((1u << static_cast<int>(RecomputeModule::moe_act)) |
-                                                      (1u << static_cast<int>(RecomputeModule::shared_experts)));
+    constexpr auto parts =
+        static_cast<std::uint16_t>((1u << static_cast<int>(RecomputeModule::moe_act)) |
+                                   (1u << static_cast<int>(RecomputeModule::shared_experts)));
     return static_cast<std::uint16_t>((bits & moe) != 0 ? bits | parts : bits);
   };
   return (covers(b.modules.bits) & a.modules.bits) == a.modules.bits;

@@ -1,5 +1,6 @@
 #pragma once
-/// The search space: axes of knob values, mesh axes outside, the others inside. A candidate is a mesh point and an inner index.
+/// The search space: axes of knob values, mesh axes outside, the others inside. A candidate is a
+/// mesh point and an inner index.
 #include <cstdint>
 #include <vector>
 
@@ -8,7 +9,8 @@
 
 namespace moecast {
 
-/// What an inner axis sets, in the order of the axes: dispatcher, EP overlap, graphs, recomputation, offload.
+/// What an inner axis sets, in the order of the axes: dispatcher, EP overlap, graphs,
+/// recomputation, offload.
 struct DispatcherChoice {
   Dispatcher dispatcher = Dispatcher::alltoall;
   int num_sms = 0;
@@ -32,14 +34,16 @@ struct OffloadChoice {
 };
 
 struct Space {
-  std::vector<Layout> meshes;  ///< product of the mesh axes (and of --vary on other knobs), inner knobs neutral
+  std::vector<Layout>
+      meshes;  ///< product of the mesh axes (and of --vary on other knobs), inner knobs neutral
   std::vector<DispatcherChoice> dispatchers;
   std::vector<OverlapChoice> overlaps;
   std::vector<GraphChoice> graphs;
   std::vector<RecomputeChoice> recomputes;  ///< from least to most
   std::vector<OffloadChoice> offloads;      ///< the first is what the base asks for
   [[nodiscard]] std::uint64_t inner_size() const {
-    return std::uint64_t{1} * dispatchers.size() * overlaps.size() * graphs.size() * recomputes.size() * offloads.size();
+    return std::uint64_t{1} * dispatchers.size() * overlaps.size() * graphs.size() *
+           recomputes.size() * offloads.size();
   }
 };
 
@@ -51,8 +55,9 @@ struct InnerIndex {
   std::size_t dispatcher = 0, overlap = 0, graph = 0, recompute = 0, offload = 0;
 };
 Layout candidate(const Space& space, std::size_t mesh, const InnerIndex& inner);
-/// The choices that leave the least memory: of any choice, one of these keeps no more (sets that no other set of the same kind contains;
-/// recomputing the whole MoE block is a kind of its own, as it has a transient).
+/// The choices that leave the least memory: of any choice, one of these keeps no more (sets that no
+/// other set of the same kind contains; recomputing the whole MoE block is a kind of its own, as it
+/// has a transient).
 std::vector<std::size_t> leanest(const std::vector<RecomputeChoice>& choices);
 /// True when choice b does everything that a does, and more.
 bool recomputes_more(const RecomputeChoice& b, const RecomputeChoice& a);

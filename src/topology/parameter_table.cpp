@@ -5,21 +5,24 @@ namespace {
 
 constexpr const char* kPipes[] = {"bf16", "fp8", "fp8_blockwise", "mxfp8", "nvfp4"};
 constexpr const char* kHeads[] = {"d64", "d128", "d192", "d256"};
-constexpr const char* kCollectives[] = {"all_reduce", "all_gather", "reduce_scatter", "alltoall", "send_recv"};
+constexpr const char* kCollectives[] = {"all_reduce", "all_gather", "reduce_scatter", "alltoall",
+                                        "send_recv"};
 constexpr const char* kBackends[] = {"alltoall", "allgather", "deepep", "hybridep"};
 
 using Locate = double* (*)(Calibration&, int);
 
 struct Builder {
   std::vector<Parameter> rows;
-  void one(const char* path, const char* unit, const char* meaning, double low, double high, Locate at) {
+  void one(const char* path, const char* unit, const char* meaning, double low, double high,
+           Locate at) {
     rows.push_back({path, unit, meaning, low, high, at, 0});
   }
   template <std::size_t N>
-  void each(const std::string& section, const char* const (&names)[N], const std::string& field, const char* unit,
-            const char* meaning, double low, double high, Locate at) {
+  void each(const std::string& section, const char* const (&names)[N], const std::string& field,
+            const char* unit, const char* meaning, double low, double high, Locate at) {
     for (std::size_t i = 0; i < N; ++i) {
-      rows.push_back({section + "." + names[i] + "." + field, unit, meaning, low, high, at, static_cast<int>(i)});
+      rows.push_back({section + "." + names[i] + "." + field, unit, meaning, low, high, at,
+                      static_cast<int>(i)});
     }
   }
 };
@@ -37,22 +40,27 @@ void gemm_rows(Builder& b) {
          [](Calibration& c, int i) { return &c.gemm[i].bandwidth_fraction; });
   b.one("gemm.fp32_tflops", "TFLOPS", "router GEMM in fp32", 5, 1000,
         [](Calibration& c, int) { return &c.fp32_gemm_tflops; });
-  b.each("grouped_gemm", kPipes, "efficiency_ratio", "ratio", "grouped against dense, forward and dgrad", 0.2, 1.5,
+  b.each("grouped_gemm", kPipes, "efficiency_ratio", "ratio",
+         "grouped against dense, forward and dgrad", 0.2, 1.5,
          [](Calibration& c, int i) { return &c.grouped[i].efficiency_ratio; });
-  b.each("grouped_gemm", kPipes, "wgrad_ratio", "ratio", "grouped against dense, accumulating wgrad", 0.2, 1.5,
+  b.each("grouped_gemm", kPipes, "wgrad_ratio", "ratio",
+         "grouped against dense, accumulating wgrad", 0.2, 1.5,
          [](Calibration& c, int i) { return &c.grouped[i].wgrad_ratio; });
   b.each("grouped_gemm", kPipes, "m_half", "rows", "rows lost per expert", 0, 600,
          [](Calibration& c, int i) { return &c.grouped[i].m_half; });
-  b.each("grouped_gemm", kPipes, "launch_us_per_group", "us", "device time per expert GEMM, multi-stream", 0, 20,
+  b.each("grouped_gemm", kPipes, "launch_us_per_group", "us",
+         "device time per expert GEMM, multi-stream", 0, 20,
          [](Calibration& c, int i) { return &c.grouped[i].launch_us_per_group; });
-  b.each("grouped_gemm", kPipes, "fused_efficiency_ratio", "ratio", "single-launch fused grouped MLP against multi-stream", 0.5, 2,
+  b.each("grouped_gemm", kPipes, "fused_efficiency_ratio", "ratio",
+         "single-launch fused grouped MLP against multi-stream", 0.5, 2,
          [](Calibration& c, int i) { return &c.grouped[i].fused_efficiency_ratio; });
 }
 
 void attention_rows(Builder& b) {
-  b.each("attention", kHeads, "forward_efficiency", "fraction", "of the BF16 peak, causal FLOPs", 0.05, 1,
-         [](Calibration& c, int i) { return &c.attention[i].forward_efficiency; });
-  b.each("attention", kHeads, "backward_efficiency", "fraction", "of the BF16 peak, 2.5 x the causal FLOPs", 0.05, 1,
+  b.each("attention", kHeads, "forward_efficiency", "fraction", "of the BF16 peak, causal FLOPs",
+         0.05, 1, [](Calibration& c, int i) { return &c.attention[i].forward_efficiency; });
+  b.each("attention", kHeads, "backward_efficiency", "fraction",
+         "of the BF16 peak, 2.5 x the causal FLOPs", 0.05, 1,
          [](Calibration& c, int i) { return &c.attention[i].backward_efficiency; });
   b.one("attention.launch_us", "us", "one attention kernel's fixed time", 0.5, 40,
         [](Calibration& c, int) { return &c.attention_launch_us; });
@@ -62,21 +70,25 @@ void attention_rows(Builder& b) {
         [](Calibration& c, int) { return &c.attention_fp8_speedup; });
   b.one("attention.sink_slowdown", "ratio", "learnt softmax sinks", 1, 8,
         [](Calibration& c, int) { return &c.attention_sink_slowdown; });
-  b.one("attention.unfused_bytes", "bytes per score", "unfused attention, forward; backward twice", 4, 60,
-        [](Calibration& c, int) { return &c.attention_unfused_bytes; });
-  b.one("attention.scan_bandwidth_fraction", "fraction", "of HBM, Mamba-2 and gated-delta scans", 0.02, 1,
-        [](Calibration& c, int) { return &c.scan_bandwidth_fraction; });
+  b.one("attention.unfused_bytes", "bytes per score", "unfused attention, forward; backward twice",
+        4, 60, [](Calibration& c, int) { return &c.attention_unfused_bytes; });
+  b.one("attention.scan_bandwidth_fraction", "fraction", "of HBM, Mamba-2 and gated-delta scans",
+        0.02, 1, [](Calibration& c, int) { return &c.scan_bandwidth_fraction; });
 }
 
 void memory_rows(Builder& b) {
   b.one("memory_bound.elementwise_fraction", "fraction", "of HBM", 0.1, 1,
         [](Calibration& c, int) { return &c.elementwise_fraction; });
-  b.one("memory_bound.norm_fraction", "fraction", "of HBM", 0.1, 1, [](Calibration& c, int) { return &c.norm_fraction; });
-  b.one("memory_bound.loss_fraction", "fraction", "of HBM", 0.1, 1, [](Calibration& c, int) { return &c.loss_fraction; });
-  b.one("memory_bound.adam_fraction", "fraction", "of HBM", 0.1, 1, [](Calibration& c, int) { return &c.adam_fraction; });
+  b.one("memory_bound.norm_fraction", "fraction", "of HBM", 0.1, 1,
+        [](Calibration& c, int) { return &c.norm_fraction; });
+  b.one("memory_bound.loss_fraction", "fraction", "of HBM", 0.1, 1,
+        [](Calibration& c, int) { return &c.loss_fraction; });
+  b.one("memory_bound.adam_fraction", "fraction", "of HBM", 0.1, 1,
+        [](Calibration& c, int) { return &c.adam_fraction; });
   b.one("memory_bound.kernel_floor_us", "us", "shortest kernel", 1, 12,
         [](Calibration& c, int) { return &c.kernel_floor_us; });
-  b.one("permute.bandwidth_fraction", "fraction", "of HBM", 0.1, 1, [](Calibration& c, int) { return &c.permute_fraction; });
+  b.one("permute.bandwidth_fraction", "fraction", "of HBM", 0.1, 1,
+        [](Calibration& c, int) { return &c.permute_fraction; });
   b.one("permute.unfused_factor", "ratio", "bytes moved unfused against fused", 1, 5,
         [](Calibration& c, int) { return &c.unfused_permute_factor; });
   b.one("quantize.bandwidth_fraction", "fraction", "of HBM", 0.05, 1,
@@ -88,17 +100,20 @@ void link_rows(Builder& b) {
          [](Calibration& c, int i) { return &c.nvlink[i].latency_us; });
   b.each("collectives.nvlink", kCollectives, "latency_us_per_rank", "us", "more per rank", 0, 20,
          [](Calibration& c, int i) { return &c.nvlink[i].latency_us_per_rank; });
-  b.each("collectives.nvlink", kCollectives, "bandwidth_fraction", "fraction", "of NVLink per direction", 0.1, 1.2,
+  b.each("collectives.nvlink", kCollectives, "bandwidth_fraction", "fraction",
+         "of NVLink per direction", 0.1, 1.2,
          [](Calibration& c, int i) { return &c.nvlink[i].bandwidth_fraction; });
-  b.each("collectives.nvlink", kCollectives, "half_size_mib", "MiB", "message with half the bandwidth", 0, 100,
+  b.each("collectives.nvlink", kCollectives, "half_size_mib", "MiB",
+         "message with half the bandwidth", 0, 100,
          [](Calibration& c, int i) { return &c.nvlink[i].half_size_mib; });
   b.each("collectives.network", kCollectives, "latency_us", "us", "per operation", 1, 500,
          [](Calibration& c, int i) { return &c.network[i].latency_us; });
   b.each("collectives.network", kCollectives, "latency_us_per_rank", "us", "more per rank", 0, 20,
          [](Calibration& c, int i) { return &c.network[i].latency_us_per_rank; });
-  b.each("collectives.network", kCollectives, "bandwidth_fraction", "fraction", "of the NIC line", 0.05, 1,
-         [](Calibration& c, int i) { return &c.network[i].bandwidth_fraction; });
-  b.each("collectives.network", kCollectives, "half_size_mib", "MiB", "message with half the bandwidth", 0, 100,
+  b.each("collectives.network", kCollectives, "bandwidth_fraction", "fraction", "of the NIC line",
+         0.05, 1, [](Calibration& c, int i) { return &c.network[i].bandwidth_fraction; });
+  b.each("collectives.network", kCollectives, "half_size_mib", "MiB",
+         "message with half the bandwidth", 0, 100,
          [](Calibration& c, int i) { return &c.network[i].half_size_mib; });
   b.each("dispatch", kBackends, "latency_us", "us", "per dispatch or combine call", 1, 500,
          [](Calibration& c, int i) { return &c.dispatch[i].latency_us; });
@@ -106,12 +121,14 @@ void link_rows(Builder& b) {
          [](Calibration& c, int i) { return &c.dispatch[i].nvlink_fraction; });
   b.each("dispatch", kBackends, "nic_fraction", "fraction", "of the NIC line", 0.05, 1,
          [](Calibration& c, int i) { return &c.dispatch[i].nic_fraction; });
-  b.each("dispatch", kBackends, "gb_per_s_per_sm", "GB/s", "one SM of the dispatch kernel; 0 = not limited", 0, 200,
+  b.each("dispatch", kBackends, "gb_per_s_per_sm", "GB/s",
+         "one SM of the dispatch kernel; 0 = not limited", 0, 200,
          [](Calibration& c, int i) { return &c.dispatch[i].gb_per_s_per_sm; });
 }
 
 void host_rows(Builder& b) {
-  b.one("contention.compute_per_sm_share", "ratio", "compute slow-down per share of SMs that communication takes", 0, 3,
+  b.one("contention.compute_per_sm_share", "ratio",
+        "compute slow-down per share of SMs that communication takes", 0, 3,
         [](Calibration& c, int) { return &c.contention_compute_per_sm; });
   b.one("contention.comm", "ratio", "communication beside compute", 1, 2,
         [](Calibration& c, int) { return &c.contention_comm; });

@@ -15,7 +15,8 @@ struct Leaf {
 };
 
 /// Every {value, sd, source, kind} under `node`, by dotted path.
-void collect_leaves(const Node& node, const std::string& prefix, std::vector<std::pair<std::string, Leaf>>& out) {
+void collect_leaves(const Node& node, const std::string& prefix,
+                    std::vector<std::pair<std::string, Leaf>>& out) {
   for (const auto& entry : node.entries) {
     const std::string path = prefix.empty() ? entry.key : prefix + "." + entry.key;
     if (entry.value.is_map() && entry.value.find("value") == nullptr) {
@@ -26,9 +27,11 @@ void collect_leaves(const Node& node, const std::string& prefix, std::vector<std
   }
 }
 
-void read_leaf(const Document& doc, const std::string& path, const Leaf& leaf, Profile& profile, Diagnostics& problems) {
+void read_leaf(const Document& doc, const std::string& path, const Leaf& leaf, Profile& profile,
+               Diagnostics& problems) {
   const auto& table = parameter_table();
-  auto row = std::find_if(table.begin(), table.end(), [&](const Parameter& p) { return p.path == path; });
+  auto row =
+      std::find_if(table.begin(), table.end(), [&](const Parameter& p) { return p.path == path; });
   if (row == table.end()) {
     std::vector<std::string> names;
     for (const auto& p : table) names.push_back(p.path);
@@ -48,8 +51,9 @@ void read_leaf(const Document& doc, const std::string& path, const Leaf& leaf, P
   reader.ignore("residual");
   reader.finish();
   if (v.value < row->low || v.value > row->high) {
-    problems.push_back(doc.problem(leaf.mark, path, "outside its physical bounds",
-                                   "between " + std::to_string(row->low) + " and " + std::to_string(row->high)));
+    problems.push_back(
+        doc.problem(leaf.mark, path, "outside its physical bounds",
+                    "between " + std::to_string(row->low) + " and " + std::to_string(row->high)));
   }
   row->in(profile.calibration) = v.value;
   profile.values[path] = v;
@@ -65,7 +69,8 @@ fs::path resolve(const std::string& name, const fs::path& beside) {
 
 void load_into(const fs::path& path, int depth, Profile& profile, Diagnostics& problems) {
   if (depth > 4) {
-    problems.push_back({path.string(), 0, 0, "extends", "profiles extend each other in a circle", ""});
+    problems.push_back(
+        {path.string(), 0, 0, "extends", "profiles extend each other in a circle", ""});
     return;
   }
   auto read = read_document(path.string());
@@ -104,7 +109,8 @@ Result<Profile> load_profile(const std::string& name_or_path) {
   if (problems.empty()) {
     for (const auto& p : parameter_table()) {
       if (!profile.values.contains(p.path)) {
-        problems.push_back({name_or_path, 0, 0, p.path, "parameter is missing", "extend hopper or blackwell"});
+        problems.push_back(
+            {name_or_path, 0, 0, p.path, "parameter is missing", "extend hopper or blackwell"});
       }
     }
   }
