@@ -34,6 +34,13 @@ std::function<void(double)> progress_bar() {
   };
 }
 
+/// A search has no run file: its flags named the model and the system.
+Diagnostics of_command_line(Diagnostics problems) {
+  for (Diagnostic& problem : problems)
+    if (problem.file.empty()) problem.file = "command line";
+  return problems;
+}
+
 Diagnostics check_export(const SearchArgs& args) {
   if (args.export_to.empty() || args.export_to[0] == "run") return {};
   return {{"--export", 0, 0, args.export_to[0], "is no kind of export that this version writes",
@@ -61,7 +68,7 @@ int run_search(const SearchArgs& args) {
   if (!problems.empty()) return fail(problems, args.output.json);
   request.value().progress = progress_bar();
   const Result<SearchResult> found = search(request.value());
-  if (!found) return fail(found.problems(), args.output.json);
+  if (!found) return fail(of_command_line(found.problems()), args.output.json);
   problems = export_runs(args, found.value());
   if (!problems.empty()) return fail(problems, args.output.json);
   return deliver(

@@ -49,7 +49,9 @@ std::optional<std::pair<std::string, std::string>> assignment(const std::string&
   const std::string name = text.substr(0, equals);
   const Knob* knob = find_knob(name);
   if (knob == nullptr) {
-    problems.push_back(problem(option, name, "unknown key", suggestion(name, knob_names())));
+    const std::string nearest = suggestion(name, knob_names());
+    problems.push_back(
+        problem(option, name, "unknown key", nearest.empty() ? "see moecast list knobs" : nearest));
     return std::nullopt;
   }
   return std::pair(std::string(knob->key), text.substr(equals + 1));

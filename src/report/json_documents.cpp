@@ -1,4 +1,7 @@
 // The small documents: problems of an input, an imported model, a validation.
+#include <cmath>
+#include <cstdint>
+
 #include "report/report.hpp"
 
 namespace moecast {
@@ -38,10 +41,10 @@ Json imported_model_json(const ModelSpec& model, int seq_length) {
           {"name", model.name},
           {"architecture", model.architecture},
           {"params",
-           {{"total", params.total},
-            {"active", params.active},
-            {"active_without_input_embedding", params.active_without_input_embedding},
-            {"mtp", params.mtp}}},
+           {{"total", whole_number(params.total)},
+            {"active", whole_number(params.active)},
+            {"active_without_input_embedding", whole_number(params.active_without_input_embedding)},
+            {"mtp", whole_number(params.mtp)}}},
           {"seq_length", seq_length},
           {"model_flops_per_token", model_flops_per_token(model, seq_length, 1)},
           {"layers", layer_counts(model)},
@@ -65,6 +68,8 @@ Json validation_json(const Validation& validation) {
           {"summary", validation.summary},
           {"groups", validation.groups.is_null() ? Json::array() : validation.groups}};
 }
+
+Json whole_number(double count) { return static_cast<std::int64_t>(std::llround(count)); }
 
 std::string dump(const Json& document) {
   return document.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";

@@ -47,7 +47,7 @@ Json search_json(const SearchResult& r) {
                    {"pareto", pareto},
                    {"rejected", rejected}};
   if (!r.any_fit)
-    document["nearest"] = {{"run", r.legal > 0 ? run_to_json(r.nearest.run) : Json()},
+    document["nearest"] = {{"run", r.nearest.run.gpus > 0 ? run_to_json(r.nearest.run) : Json()},
                            {"over_gib", in_gib(r.nearest.over)},
                            {"change", r.nearest.change}};
   return document;

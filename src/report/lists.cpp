@@ -36,8 +36,8 @@ Listing models() {
     const ParamCount params = count_params(m);
     list.rows.push_back({{"name", name},
                          {"architecture", m.architecture},
-                         {"total", params.total},
-                         {"active", params.active},
+                         {"total", whole_number(params.total)},
+                         {"active", whole_number(params.active)},
                          {"layers", m.layers.size()},
                          {"experts", m.moe.num_moe_experts},
                          {"topk", m.moe.moe_router_topk}});
@@ -106,7 +106,8 @@ std::vector<std::string> strings(const std::vector<std::string_view>& views) {
 }
 
 Listing rules() {
-  Listing list{.columns = {{"rule", "id"}, {"severity", "severity"}, {"must hold", "condition"}}};
+  Listing list{
+      .columns = {{"rule", "id"}, {"severity", "severity"}, {"must hold", "condition", false, 92}}};
   for (const Rule& rule : rule_table())
     list.rows.push_back({{"id", rule.id},
                          {"severity", to_string(rule.severity)},
@@ -137,20 +138,19 @@ Listing knobs() {
 Listing dispatchers() {
   static const std::map<Dispatcher, std::pair<const char*, const char*>> kWords{
       {Dispatcher::alltoall,
-       {"--moe-token-dispatcher-type alltoall",
-        "NCCL all-to-all of the routed rows over the EP group"}},
+       {"--moe-token-dispatcher-type alltoall", "NCCL all-to-all of the routed rows"}},
       {Dispatcher::allgather,
        {"--moe-token-dispatcher-type allgather",
-        "gathers every token on every rank, reduce-scatters the results"}},
+        "gathers every token, reduce-scatters the results"}},
       {Dispatcher::deepep,
        {"--moe-token-dispatcher-type flex --moe-flex-dispatcher-backend deepep",
-        "DeepEP kernels: NVLink inside a node, RDMA between nodes, one copy per node"}},
+        "NVLink inside a node, RDMA between nodes"}},
       {Dispatcher::hybridep,
        {"--moe-token-dispatcher-type flex --moe-flex-dispatcher-backend hybridep",
-        "HybridEP kernels: TMA over a whole NVLink domain, RDMA between domains, permutation "
-        "fused"}}};
-  Listing list{
-      .columns = {{"dispatcher", "name"}, {"Megatron-LM", "megatron"}, {"how", "description"}}};
+        "TMA in an NVLink domain, RDMA between domains"}}};
+  Listing list{.columns = {{"dispatcher", "name"},
+                           {"Megatron-LM", "megatron", false, 92},
+                           {"how", "description"}}};
   for (const auto& name : kEnumNames<Dispatcher>) {
     const auto& [flags, words] = kWords.at(name.value);
     list.rows.push_back({{"name", name.text}, {"megatron", flags}, {"description", words}});
@@ -158,13 +158,18 @@ Listing dispatchers() {
   return list;
 }
 
+/// The table shows what fits a screen; the JSON and the pages hold all.
+std::string shortened(const std::string& text, std::size_t width) {
+  return text.size() <= width ? text : text.substr(0, width - 2) + "..";
+}
+
 std::string cell(const ListColumn& column, const Json& row) {
   const Json& value = row.at(column.key);
-  if (value.is_string()) return value.get<std::string>();
+  if (value.is_string()) return shortened(value.get<std::string>(), column.width);
   if (value.is_array()) {
     std::vector<std::string> words;
     for (const Json& item : value) words.push_back(item.get<std::string>());
-    return fmt::to_string(fmt::join(words, ", "));
+    return shortened(fmt::to_string(fmt::join(words, ", ")), column.width);
   }
   const double number = value.get<double>();
   return number >= 1e6 ? short_count(number) : fmt::format("{:.6g}", number);

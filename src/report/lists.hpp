@@ -13,6 +13,7 @@ struct ListColumn {
   std::string title;
   std::string key;  ///< of the row
   bool number = false;
+  std::size_t width = 50;  ///< longer text is cut
 };
 
 struct Listing {

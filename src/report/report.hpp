@@ -52,6 +52,9 @@ Json imported_model_json(const ModelSpec& model, int seq_length);
 // problems of the input
 Json error_json(const Diagnostics& problems);
 
+/// A count that is held as a double, as a JSON integer.
+Json whole_number(double count);
+
 /// Text of a JSON document as the program prints it; text that is not UTF-8 is replaced, never
 /// thrown at.
 std::string dump(const Json& document);

@@ -87,8 +87,12 @@ std::string rejected_text(const SearchResult& r, const Style& style) {
 }
 
 std::string nearest_text(const SearchResult& r, const Style& style) {
-  if (r.legal == 0)
-    return "\n" + style.red("No layout is legal") + ": the reasons are counted below\n";
+  if (r.nearest.run.gpus == 0) {
+    const bool memory = r.rejected.count("memory") > 0;
+    return "\n" +
+           style.red(memory ? "Nothing fits, not even the model state" : "No layout is legal") +
+           ": the reasons are counted below\n";
+  }
   const Layout& l = r.nearest.run.layout;
   const LayoutWords words = layout_words(r.nearest.run);
   std::string text = fmt::format("\n{}: the nearest is {:.2f} GiB over what a GPU may reserve\n",

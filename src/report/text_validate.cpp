@@ -39,12 +39,12 @@ std::string summary_text(const Json& summary, const Style& style) {
 
 std::string by_text(const std::string& title, const Json& parts, const Style& style) {
   if (!parts.is_object() || parts.empty()) return "";
-  Table table({{title, Align::left}, {"rows"}, {"MAPE %"}, {"median %"}, {"p90 %"}, {"bias %"}});
+  Table table({{title, Align::left}, {"rows"}, {"MAPE %"}, {"median %"}, {"bias %"}});
   for (const auto& [name, part] : parts.items())
     table.add(
         {name, number(part, "n", "{:.0f}"),
          part.is_number() ? fmt::format("{:.1f}", part.get<double>()) : number(part, "mape_pct"),
-         number(part, "median_ape_pct"), number(part, "p90_ape_pct"), number(part, "bias_pct")});
+         number(part, "median_ape_pct"), number(part, "bias_pct")});
   return "\n" + table.to_text(style);
 }
 

@@ -1,0 +1,135 @@
+#include "catch.hpp"
+#include "cli/run_files.hpp"
+#include "cli/run_moecast.hpp"
+#include "temp_dir.hpp"
+
+using namespace moecast::test;
+using Json = nlohmann::json;
+
+namespace {
+
+/// A space of few axes, so that a search takes no time.
+std::vector<std::string> small_search(const std::string& model, std::vector<std::string> more) {
+  std::vector<std::string> args{"search",
+                                "--model",
+                                model,
+                                "--system",
+                                "dgx-h100",
+                                "--gpus",
+                                "8",
+                                "--seq-length",
+                                "4096",
+                                "--global-batch-size",
+                                "64",
+                                "--cp",
+                                "1",
+                                "--etp",
+                                "1",
+                                "--vpp",
+                                "1",
+                                "--mbs",
+                                "1",
+                                "--dispatcher",
+                                "alltoall",
+                                "--fix",
+                                "cuda_graph.impl=none",
+                                "--fix",
+                                "recompute.granularity=none"};
+  args.insert(args.end(), more.begin(), more.end());
+  return args;
+}
+
+}  // namespace
+
+TEST_CASE("every ranked layout is accepted by check and forecast the same by estimate") {
+  const TempDir dir;
+  const std::string folder = (dir.path() / "runs").string();
+  const Outcome outcome =
+      run(small_search("olmoe-1b-7b", {"--top", "3", "--json", "--export", "run", folder}));
+  REQUIRE(outcome.exit_code == 0);
+  CHECK(outcome.err.empty());
+  const Json d = outcome.json();
+  CHECK(d.at("schema") == "moecast/search@1");
+  REQUIRE(!d.at("ranked").empty());
+  REQUIRE(d.at("ranked").size() <= 3);
+  double last = 0;
+  for (const Json& layout : d.at("ranked")) {
+    const int rank = layout.at("rank").get<int>();
+    const std::string file = folder + "/rank-0" + std::to_string(rank) + ".yaml";
+    CHECK(run({"check", file}).exit_code == 0);
+    const Json forecast = run({"estimate", file, "--json"}).json();
+    CHECK(forecast.at("step_time_s") == layout.at("step_time_s"));
+    CHECK(forecast.at("memory").at("peak_gib") == layout.at("peak_gib"));
+    CHECK(layout.at("step_time_s").get<double>() >= last);
+    last = layout.at("step_time_s").get<double>();
+  }
+}
+
+TEST_CASE("the search report is a table, and no bar is drawn without a terminal") {
+  const Outcome outcome = run(small_search("olmoe-1b-7b", {"--top", "2"}));
+  CHECK(outcome.exit_code == 0);
+  CHECK(outcome.err.empty());
+  for (const std::string part :
+       {"candidates", "Ranked layouts", "TFLOPS", "First layout that fits", "Rejected"}) {
+    INFO(part);
+    CHECK(contains(outcome.out, part));
+  }
+}
+
+TEST_CASE("a fixed knob has one value in every layout, a varied one may have several") {
+  const Json d =
+      run(small_search("olmoe-1b-7b", {"--tp", "2", "--pp", "1", "--vary", "ep=2,4", "--json"}))
+          .json();
+  REQUIRE(!d.at("ranked").empty());
+  for (const Json& layout : d.at("ranked")) {
+    const Json& sizes = layout.at("run").at("layout");
+    CHECK(sizes.at("tensor_model_parallel_size") == 2);
+    CHECK(sizes.at("pipeline_model_parallel_size") == 1);
+    const int ep = sizes.at("expert_model_parallel_size").get<int>();
+    CHECK((ep == 2 || ep == 4));
+  }
+}
+
+TEST_CASE("a search in which nothing fits exits 1 and names the nearest") {
+  // 79.6 GiB of an H100 less 78 leaves no room for any model state
+  const Outcome outcome = run(small_search(
+      "olmoe-1b-7b", {"--tp", "1", "--pp", "1", "--min-headroom-gib", "78", "--json"}));
+  CHECK(outcome.exit_code == 1);
+  const Json d = outcome.json();
+  CHECK(d.at("ranked") == Json::array());
+  CHECK(d.at("fit").is_null());
+  CHECK(d.at("nearest").at("over_gib").get<double>() > 0);
+  CHECK(d.at("nearest").at("run").at("model") == "olmoe-1b-7b");
+  CHECK(d.at("space").at("fit") == 0);
+}
+
+TEST_CASE("what a search needs and does not get is named, all at once") {
+  const Outcome outcome = run({"search", "--model", "olmoe-1b-7b", "--json"});
+  CHECK(outcome.exit_code == 2);
+  std::string keys;
+  const Json document = outcome.json();
+  for (const Json& error : document.at("errors")) keys += error.at("key").get<std::string>() + " ";
+  CHECK(keys == "--system --gpus --seq-length --global-batch-size ");
+}
+
+TEST_CASE("bad words of a search are refused with the nearest good one") {
+  const Outcome outcome =
+      run(small_search("olmoe-1b-7b", {"--precision", "bf16,mxfp9", "--objective", "speed",
+                                       "--vary", "tp=1,x", "--fix", "no_such=1"}));
+  CHECK(outcome.exit_code == 2);
+  for (const std::string part :
+       {"mxfp9: unknown precision; did you mean 'mxfp8'?", "speed: unknown objective",
+        "must be integer 1..1024, not 'x'", "no_such: unknown key"}) {
+    INFO(part);
+    CHECK(contains(outcome.err, part));
+  }
+  const Outcome model = run(small_search("olmoe-1b-7", {}));
+  CHECK(model.exit_code == 2);
+  CHECK(contains(model.err, "did you mean 'olmoe-1b-7b'?"));
+}
+
+TEST_CASE("a kind of export that is not there yet is refused before the search") {
+  const Outcome outcome = run(small_search("olmoe-1b-7b", {"--export", "bridge", "folder"}));
+  CHECK(outcome.exit_code == 2);
+  CHECK(contains(outcome.err, "--export run DIR"));
+}
