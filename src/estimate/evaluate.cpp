@@ -28,7 +28,7 @@ const ShardTables& Evaluator::shard(const Layout& l) {
 
 const MeshTables* Evaluator::mesh(const Layout& l) {
   if (mesh_ && mesh_->mesh == mesh_of(l)) return mesh_.get();
-  auto tables = make_mesh_tables(p_, l);
+  auto tables = make_mesh_tables(p_, l, mesh_cache_);
   plan_problems_ = tables.problems();
   if (!tables) return nullptr;
   mesh_ = std::make_unique<MeshTables>(tables.take());

@@ -54,6 +54,7 @@ class Evaluator {
   const Problem& p_;
   std::unordered_map<ShardKey, std::unique_ptr<ShardTables>, KeyHash> shards_;
   std::unique_ptr<MeshTables> mesh_;
+  MeshCache mesh_cache_;
   mutable ScheduleTimes bound_times_;  ///< scratch of bound()
   Diagnostics plan_problems_;
 };

@@ -134,19 +134,38 @@ int enough_microbatches(const ScheduleShape& s) {
   return rest + (few / s.group + 1) * s.group;
 }
 
-std::vector<std::vector<std::vector<int>>> alive_per_rank(ScheduleShape s) {
-  s.microbatches = enough_microbatches(s);
-  std::vector<std::vector<std::vector<int>>> all;
+MeshCache::Alive alive_per_rank(const ScheduleShape& s) {
+  MeshCache::Alive all;
   for (int r = 0; r < s.pp; ++r) all.push_back(alive_vectors(s, r));
   return all;
 }
 
+const std::pair<MeshCache::Alive, MeshCache::Alive>& alive_of(ScheduleShape s, MeshCache& cache) {
+  s.microbatches = enough_microbatches(s);
+  const auto [at, fresh] = cache.alive.try_emplace({s.pp, s.vpp, s.microbatches, s.group});
+  if (fresh) {
+    s.overlap = false;
+    at->second.first = alive_per_rank(s);
+    s.overlap = true;
+    at->second.second = alive_per_rank(s);
+  }
+  return at->second;
+}
+
+Result<PipelinePlan> plan_of(const Problem& p, const Layout& l, MeshCache& cache) {
+  const std::tuple key{l.pp, l.vpp, l.pipeline_split};
+  if (const auto known = cache.plans.find(key); known != cache.plans.end()) return known->second;
+  auto plan = plan_pipeline(p.model, l, p.run.pipeline_model_parallel_layout, p.seq_length);
+  if (plan) cache.plans.emplace(key, plan.value());
+  return plan;
+}
+
 }  // namespace
 
-Result<MeshTables> make_mesh_tables(const Problem& p, const Layout& l) {
+Result<MeshTables> make_mesh_tables(const Problem& p, const Layout& l, MeshCache& cache) {
   MeshTables t;
   t.mesh = mesh_of(l);
-  auto plan = plan_pipeline(p.model, l, p.run.pipeline_model_parallel_layout, p.seq_length);
+  auto plan = plan_of(p, l, cache);
   if (!plan) return plan.problems();
   t.plan = plan.take();
   t.microbatches = p.global_batch_size / (l.micro_batch_size * l.dp(p.world));
@@ -158,11 +177,9 @@ Result<MeshTables> make_mesh_tables(const Problem& p, const Layout& l) {
   }
   t.least_tail += step_fixed_seconds(p);
   t.content = number_contents(t.stages);
-  ScheduleShape shape = schedule_shape(l, t.microbatches);
-  shape.overlap = false;
-  t.alive = alive_per_rank(shape);
-  shape.overlap = true;
-  t.alive_overlap = alive_per_rank(shape);
+  const auto& [plain, overlapped] = alive_of(schedule_shape(l, t.microbatches), cache);
+  t.alive = plain;
+  t.alive_overlap = overlapped;
   return t;
 }
 

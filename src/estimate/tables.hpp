@@ -2,8 +2,11 @@
 /// What many layouts share, computed once: per shard key the priced work and memory of every layer
 /// class; per mesh the pipeline plan, parameters and in-flight counts. The evaluator reads knobs of
 /// a table only through that table's key.
+#include <map>
 #include <memory>
+#include <tuple>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "estimate/chunk_time.hpp"
@@ -79,7 +82,18 @@ struct MeshTables {
 };
 /// The knobs that mesh tables read; the rest at its default.
 Layout mesh_of(const Layout& l);
-Result<MeshTables> make_mesh_tables(const Problem& p, const Layout& l);
+/// Pieces of mesh tables that depend on fewer knobs still.
+struct MeshCache {
+  using Alive = std::vector<std::vector<std::vector<int>>>;
+  std::map<std::tuple<int, int, PipelineSplit>, PipelinePlan> plans;  ///< by pp, vpp
+  std::map<std::tuple<int, int, int, int>, std::pair<Alive, Alive>>
+      alive;  ///< by pp, vpp, microbatches, group
+};
+Result<MeshTables> make_mesh_tables(const Problem& p, const Layout& l, MeshCache& cache);
+inline Result<MeshTables> make_mesh_tables(const Problem& p, const Layout& l) {
+  MeshCache none;
+  return make_mesh_tables(p, l, none);
+}
 ScheduleShape schedule_shape(const Layout& l, int microbatches);
 
 }  // namespace moecast
