@@ -115,10 +115,12 @@ class MeshScan {
   bool leanest_fits(std::size_t offload) {
     scanned_ = 0;
     const Layout lean = candidate(s_, mesh_, {0, 0, 0, 0, offload});
-    if (reserved_bytes(p_, lean, evaluator_.least_state(lean)) > p_.system().gpu.hbm_capacity.value)
-      return false;
+    const double state = reserved_bytes(p_, lean, evaluator_.least_state(lean));
+    // when the model state alone is too much, one choice is enough to say by how much
+    const bool hopeless = state > p_.system().gpu.hbm_capacity.value;
     bool any = false;
-    for (std::size_t d = 0; d < s_.dispatchers.size() && !any; ++d) {
+    const std::size_t dispatchers = hopeless ? 1 : s_.dispatchers.size();
+    for (std::size_t d = 0; d < dispatchers && !any; ++d) {
       for (const std::size_t r : leanest_) {
         const InnerIndex i{d, 0, 0, r, offload};
         const Layout l = candidate(s_, mesh_, i);
@@ -134,6 +136,7 @@ class MeshScan {
         ++result_.broken[kMemory];
         if (!result_.nearest.any || over < result_.nearest.over)
           result_.nearest = {true, mesh_, i, over};
+        if (hopeless) return false;
       }
     }
     if (any) {  // counted again below, one by one
