@@ -27,9 +27,11 @@ if(sanitizers)
   target_link_options(moecast_options INTERFACE ${sanitizers})
 endif()
 
-# ccache is used where it is installed; the sloppiness is what it asks for with precompiled headers.
+# ccache is used where it is installed: its sloppiness is what precompiled headers need, the base
+# directory makes a second checkout find what the first compiled.
 find_program(MOECAST_CCACHE ccache)
 if(MOECAST_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env
+  set(CMAKE_CXX_COMPILER_LAUNCHER
+      ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} CCACHE_NOHASHDIR=1
       CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime ${MOECAST_CCACHE})
 endif()
