@@ -1,5 +1,6 @@
 #pragma once
-/// The one place where an enum of a layout or a run has a spelling: the one of run files, which is Megatron's where Megatron has it.
+/// The one place where an enum of a layout or a run has a spelling: the one of run files, which is
+/// Megatron's where Megatron has it.
 #include <array>
 #include <cstddef>
 #include <optional>

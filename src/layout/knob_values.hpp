@@ -1,5 +1,6 @@
 #pragma once
-/// Kinds of knob values. Each has parse(value, out), which returns "" or "what is wrong; hint", show(value) and domain().
+/// Kinds of knob values. Each has parse(value, out), which returns "" or "what is wrong; hint",
+/// show(value) and domain().
 #include <optional>
 #include <string>
 #include <utility>
@@ -52,8 +53,10 @@ struct TextKind {
   std::string domain() const { return null_is_empty ? "null | " + words : words; }
 };
 
-/// The index in `choices` that a value names, or what is wrong. true, false and null are names too; none and null are one.
-std::string parse_choice(const Value& value, const std::vector<std::string>& choices, std::size_t& index);
+/// The index in `choices` that a value names, or what is wrong. true, false and null are names too;
+/// none and null are one.
+std::string parse_choice(const Value& value, const std::vector<std::string>& choices,
+                         std::size_t& index);
 Value show_choice(std::string_view text);
 /// Indices of a list of distinct names.
 std::string parse_names(const Value& value, const std::vector<std::string>& choices,
@@ -109,8 +112,17 @@ inline auto field(auto Software::*member) {
 
 template <typename Field, typename Kind>
 Knob knob(const KnobWords& words, Field field_of, Kind kind) {
-  Knob row{words.key, words.short_name, words.megatron_flag, words.bridge_key, kind.domain(),
-           words.default_text, words.help, {}, {}, Kind::kAsWritten, words.translated};
+  Knob row{words.key,
+           words.short_name,
+           words.megatron_flag,
+           words.bridge_key,
+           kind.domain(),
+           words.default_text,
+           words.help,
+           {},
+           {},
+           Kind::kAsWritten,
+           words.translated};
   row.set = [field_of, kind](Run& run, const Value& value) {
     auto parsed = field_of(run);
     std::string problem = kind.parse(value, parsed);

@@ -15,8 +15,8 @@ std::string megatron_name(std::string_view flag) {
   return name;
 }
 
-/// A bare leaf such as `modules` or `num_layers` says too little (and `num_layers` would be the model's); where Megatron's
-/// own name or the short name is the leaf, it is accepted.
+/// A bare leaf such as `modules` or `num_layers` says too little (and `num_layers` would be the
+/// model's); where Megatron's own name or the short name is the leaf, it is accepted.
 std::vector<std::string> bare_names(const Knob& knob) {
   std::vector<std::string> names = knob.names();
   if (!knob.section().empty()) names.erase(names.begin());

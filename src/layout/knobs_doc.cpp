@@ -8,10 +8,14 @@ namespace {
 
 constexpr std::string_view kHead =
     "# Knobs\n\n"
-    "Generated from the knob table (`src/layout/knobs*.cpp`); a test compares. Every key of a run file\n"
-    "(`schema: moecast/run@1`), in its order. A key may be written by its short name, and by Megatron's\n"
-    "name where the values are the same; `--set` takes `section.key=value` or the short name alone.\n"
-    "An empty default means that the key must be given. *\\** = the launcher spells the value differently.\n";
+    "Generated from the knob table (`src/layout/knobs*.cpp`); a test compares. Every key of a run "
+    "file\n"
+    "(`schema: moecast/run@1`), in its order. A key may be written by its short name, and by "
+    "Megatron's\n"
+    "name where the values are the same; `--set` takes `section.key=value` or the short name "
+    "alone.\n"
+    "An empty default means that the key must be given. *\\** = the launcher spells the value "
+    "differently.\n";
 
 /// A | within a cell would end it.
 std::string cell(std::string_view text) {
@@ -38,15 +42,17 @@ std::string row(const Knob& knob) {
 
 std::string knobs_markdown() {
   std::string out(kHead);
-  const Knob* last = nullptr;
+  std::string_view last;
   for (const Knob& knob : knob_table()) {
-    if (last == nullptr || last->section() != knob.section()) {
-      out += fmt::format("\n## {}\n\n| key | short | value | default | Megatron-LM | Megatron-Bridge "
-                         "| meaning |\n|---|---|---|---|---|---|---|\n",
-                         knob.section().empty() ? "top level" : knob.section());
+    const std::string_view title = knob.section().empty() ? knob.leaf() : knob.section();
+    if (title != last) {
+      out += fmt::format(
+          "\n## {}\n\n| key | short | value | default | Megatron-LM | Megatron-Bridge "
+          "| meaning |\n|---|---|---|---|---|---|---|\n",
+          title);
     }
     out += row(knob);
-    last = &knob;
+    last = title;
   }
   return out;
 }

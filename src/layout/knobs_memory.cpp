@@ -8,9 +8,10 @@ constexpr int kMaxLayers = 1024;
 
 std::vector<Knob> recompute() {
   return {
-      knob({"recompute.granularity", "", "--recompute-granularity", "model.recompute_granularity",
-            "none", "Recomputes nothing, the listed modules, or whole layers in the backward pass."},
-           field(&Layout::recompute_granularity), ChoiceKind<RecomputeGranularity>{}),
+      knob(
+          {"recompute.granularity", "", "--recompute-granularity", "model.recompute_granularity",
+           "none", "Recomputes nothing, the listed modules, or whole layers in the backward pass."},
+          field(&Layout::recompute_granularity), ChoiceKind<RecomputeGranularity>{}),
       knob({"recompute.modules", "", "--recompute-modules", "model.recompute_modules", "[]",
             "Modules that selective recompute runs again."},
            field(&Layout::recompute_modules), ModulesKind<RecomputeModule>{}),
@@ -63,7 +64,8 @@ std::vector<Knob> cuda_graph() {
 
 std::vector<Knob> memory_knobs() {
   std::vector<Knob> rows = recompute();
-  for (auto section : {offload(), cuda_graph()}) rows.insert(rows.end(), section.begin(), section.end());
+  for (auto section : {offload(), cuda_graph()})
+    rows.insert(rows.end(), section.begin(), section.end());
   return rows;
 }
 

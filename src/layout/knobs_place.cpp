@@ -78,7 +78,8 @@ std::vector<Knob> layout() {
            field(&Layout::pp), IntegerKind{1, kMaxDegree}),
       knob({"layout.virtual_pipeline_model_parallel_size", "vpp",
             "--num-virtual-stages-per-pipeline-rank", "model.virtual_pipeline_model_parallel_size",
-            "null", "Model chunks of one pipeline rank; null or 1 = the schedule is not interleaved."},
+            "null",
+            "Model chunks of one pipeline rank; null or 1 = the schedule is not interleaved."},
            field(&Layout::vpp), IntegerKind{1, kMaxDegree, 1}),
       knob({"layout.context_parallel_size", "cp", "--context-parallel-size",
             "model.context_parallel_size", "1", "Ranks that split each sequence."},
@@ -96,9 +97,10 @@ std::vector<Knob> layout() {
             "Consecutive micro batches of one chunk in the interleaved schedule; null = pp."},
            field(&Layout::microbatch_group_size_per_vp_stage), IntegerKind{1, kMaxCount, 0}),
       pipeline_layout(),
-      knob({"layout.sequence_parallel", "", "--sequence-parallel", "model.sequence_parallel", "auto",
-            "Splits norms and residuals along the sequence over the tp ranks; auto = when tp > 1."},
-           field(&Layout::sequence_parallel), ChoiceKind<Tristate>{}),
+      knob(
+          {"layout.sequence_parallel", "", "--sequence-parallel", "model.sequence_parallel", "auto",
+           "Splits norms and residuals along the sequence over the tp ranks; auto = when tp > 1."},
+          field(&Layout::sequence_parallel), ChoiceKind<Tristate>{}),
   };
 }
 

@@ -7,9 +7,11 @@
 
 namespace moecast {
 
-/// Relative weights from a CSV file: one per line (expert 0 first), or expert,tokens in any order; # comments and one line of
-/// column names may precede. The path is taken from base_dir, then from the working directory.
-Result<std::vector<double>> read_tokens_per_expert(const std::string& path, const std::string& base_dir);
+/// Relative weights from a CSV file: one per line (expert 0 first), or expert,tokens in any order;
+/// # comments and one line of column names may precede. The path is taken from base_dir, then from
+/// the working directory.
+Result<std::vector<double>> read_tokens_per_expert(const std::string& path,
+                                                   const std::string& base_dir);
 
 /// Returns "" or "what is wrong; hint", and then leaves `out` as it was.
 std::string set_routing(const Value& value, const std::string& base_dir, Routing& out);

@@ -15,7 +15,8 @@ namespace {
 
 constexpr std::string_view kSchema = "moecast/run@1";
 
-/// The node's value; scalars of a knob that is taken as written stay text, so that version 2.10 is not 2.1.
+/// The node's value; scalars of a knob that is taken as written stay text, so that version 2.10 is
+/// not 2.1.
 Value value_of(const Node& node, bool as_written) {
   if (!as_written || node.is_null()) return node.to_json();
   if (node.is_scalar()) return node.scalar;
@@ -54,6 +55,24 @@ std::vector<std::string> legal_keys(std::string_view section) {
 
 std::string joined(std::string_view section, std::string_view key) {
   return section.empty() ? std::string(key) : fmt::format("{}.{}", section, key);
+}
+
+/// Like suggestion(); tensor_parallel_size, as many frameworks call it, is near
+/// tensor_model_parallel_size too.
+std::string hint_for(std::string_view word, const std::vector<std::string>& names) {
+  constexpr std::string_view kModel = "model_";
+  std::map<std::string, std::string> meant;
+  std::vector<std::string> spellings = names;
+  for (const std::string& name : names) {
+    const std::size_t at = name.find(kModel);
+    if (at == std::string::npos) continue;
+    spellings.push_back(std::string(name).erase(at, kModel.size()));
+    meant[spellings.back()] = name;
+  }
+  const std::string near = nearest_name(word, spellings);
+  const auto found = meant.find(near);
+  return found == meant.end() ? suggestion(word, names)
+                              : fmt::format("did you mean '{}'?", found->second);
 }
 
 class RunReader {
@@ -103,9 +122,8 @@ class RunReader {
 
   void unknown(std::string_view section, const Node::Entry& entry) {
     const Knob* elsewhere = find_knob(entry.key);
-    std::string hint = elsewhere != nullptr
-                           ? fmt::format("did you mean '{}'?", elsewhere->key)
-                           : suggestion(entry.key, legal_keys(section));
+    std::string hint = elsewhere != nullptr ? fmt::format("did you mean '{}'?", elsewhere->key)
+                                            : hint_for(entry.key, legal_keys(section));
     problems_.push_back(
         doc_.problem(entry.mark, joined(section, entry.key), "unknown key", std::move(hint)));
   }
@@ -130,7 +148,8 @@ void check_required(const Document& doc, const Run& run, Diagnostics& problems) 
   }
 }
 
-/// The knob that a --set key names, and the rest of the key: software.features.paged_stash -> features, paged_stash.
+/// The knob that a --set key names, and the rest of the key: software.features.paged_stash ->
+/// features, paged_stash.
 std::pair<const Knob*, std::string> split_target(const std::string& key) {
   for (std::size_t end = key.size(); end != std::string::npos && end > 0;
        end = key.rfind('.', end - 1)) {
@@ -140,7 +159,8 @@ std::pair<const Knob*, std::string> split_target(const std::string& key) {
   return {nullptr, ""};
 }
 
-/// `value` at the dotted `path` within an open map, whose other keys stay; elsewhere a map of that one key.
+/// `value` at the dotted `path` within an open map, whose other keys stay; elsewhere a map of that
+/// one key.
 Value value_within(const Knob& knob, const Run& run, const std::string& path, Value value) {
   Value whole = knob.is_map() ? knob.get(run) : Value::object();
   Value* at = &whole;
@@ -155,10 +175,11 @@ Value value_within(const Knob& knob, const Run& run, const std::string& path, Va
 
 Diagnostic unknown_set_key(const std::string& key) {
   if (is_section(key)) {
-    return diagnostic("--set", {}, key, "is a section; set one of its keys, such as " +
-                                            joined(key, legal_keys(key).front()));
+    return diagnostic(
+        "--set", {}, key,
+        "is a section; set one of its keys, such as " + joined(key, legal_keys(key).front()));
   }
-  return {"--set", 0, 0, key, "unknown key", suggestion(key, knob_names())};
+  return {"--set", 0, 0, key, "unknown key", hint_for(key, knob_names())};
 }
 
 }  // namespace
@@ -208,7 +229,8 @@ Diagnostics apply_set(Run& run, const std::string& assignment) {
   Value value = value_of(node.value(), knob->as_written);
   if (!path.empty()) value = value_within(*knob, run, path, std::move(value));
   const std::string problem = knob->set(run, value);
-  if (!problem.empty()) problems.push_back(diagnostic("--set", {}, std::string(knob->key), problem));
+  if (!problem.empty())
+    problems.push_back(diagnostic("--set", {}, std::string(knob->key), problem));
   return problems;
 }
 
