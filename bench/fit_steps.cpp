@@ -79,8 +79,9 @@ void print_errors(const char* name, std::vector<double> errors) {
     bias += (std::exp(-e) - 1) * 100;
   }
   std::sort(a.begin(), a.end());
+  const auto n = static_cast<double>(a.size());
   std::fprintf(stderr, "%-28s n %zu MAPE %.2f median %.2f p90 %.2f bias %+.2f\n", name, a.size(),
-               sum / a.size(), a[a.size() / 2], a[a.size() * 9 / 10], bias / a.size());
+               sum / n, a[a.size() / 2], a[a.size() * 9 / 10], bias / n);
 }
 
 }  // namespace
