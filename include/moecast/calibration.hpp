@@ -124,6 +124,7 @@ struct ParameterValue {
 struct Profile {
   Calibration calibration;
   std::map<std::string, ParameterValue> values;  ///< by path
+  int fitted_rows = 0;  ///< published steps on this very system that the values were fitted to
 };
 /// hwdb/profiles/NAME.yaml, or a path. `extends: NAME` takes the rest from another profile. Every
 /// parameter must be there in the end.

@@ -37,6 +37,38 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
   return last[b.size()];
 }
 
+std::vector<std::string> words_of(const std::string& name) {
+  std::vector<std::string> words{""};
+  for (const char c : name) {
+    if (c == '_' || c == '.') {
+      words.emplace_back();
+    } else {
+      words.back() += c;
+    }
+  }
+  return words;
+}
+
+/// Word by word: a misspelt word costs its edits, a word left out or added costs 2, another word
+/// costs its length. So tensor_paralel_size is nearer to tensor_model_parallel_size than to
+/// context_parallel_size.
+std::size_t word_distance(const std::string& a, const std::string& b) {
+  const std::vector<std::string> x = words_of(a), y = words_of(b);
+  std::vector<std::size_t> last(y.size() + 1), row(y.size() + 1);
+  for (std::size_t j = 0; j <= y.size(); ++j) last[j] = 2 * j;
+  for (std::size_t i = 1; i <= x.size(); ++i) {
+    row[0] = 2 * i;
+    for (std::size_t j = 1; j <= y.size(); ++j) {
+      const std::size_t longer = std::max(x[i - 1].size(), y[j - 1].size());
+      const std::size_t edits = edit_distance(x[i - 1], y[j - 1]);
+      const std::size_t other = edits <= std::max<std::size_t>(1, longer / 3) ? edits : longer + 2;
+      row[j] = std::min({last[j] + 2, row[j - 1] + 2, last[j - 1] + other});
+    }
+    std::swap(last, row);
+  }
+  return last[y.size()];
+}
+
 }  // namespace
 
 std::string nearest_name(std::string_view word, const std::vector<std::string>& candidates) {
@@ -48,7 +80,10 @@ std::string nearest_name(std::string_view word, const std::vector<std::string>& 
     const std::size_t shorter = std::min(word.size(), candidate.size());
     const std::size_t limit = std::max<std::size_t>(2, longer / 3);
     if (longer - shorter > limit) continue;
-    const std::size_t distance = edit_distance(wanted, folded(candidate));
+    const std::string known = folded(candidate);
+    std::size_t distance = edit_distance(wanted, known);
+    if (wanted.find('_') != std::string::npos)
+      distance = std::min(distance, word_distance(wanted, known));
     // A distance as long as the word means that nothing is alike (tp and xy).
     if (distance > limit || distance >= longer || distance >= least) continue;
     nearest = candidate;

@@ -55,6 +55,7 @@ struct Spent {
   double ep_exposed = 0;     ///< communication that nothing hides
   double other_exposed = 0;  ///< TP and CP, always on the compute stream
   double offload_exposed = 0;
+  double dp_exposed = 0;  ///< FSDP's gathers and reduce-scatters that a stage cannot hide
   [[nodiscard]] double compute() const;
   [[nodiscard]] double host_exposed() const;  ///< duration - everything else
   Spent& operator+=(const Spent& o);

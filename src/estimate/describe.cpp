@@ -28,7 +28,8 @@ TimeBreakdown breakdown(const Spent& s, const RankTimeline& rank, double reduced
   t.tp_comm_exposed = seconds(s.gpu[index_of(OpClass::tp_comm)]);
   t.cp_comm_exposed = seconds(s.gpu[index_of(OpClass::cp_comm)]);
   t.pp_comm_exposed = seconds(rank.p2p_blocked);
-  t.dp_comm_exposed = seconds(std::max(0.0, reduced - rank.end) + tail.gather_exposed);
+  t.dp_comm_exposed =
+      seconds(std::max(0.0, reduced - rank.end) + tail.gather_exposed + s.dp_exposed);
   t.host_exposed = seconds(s.host_exposed() + s.offload_exposed + tail.fixed);
   t.optimizer = seconds(tail.optimizer);
   t.recompute = seconds(s.recompute);

@@ -66,6 +66,11 @@ void fill_rates(const Problem& p, const Layout& l, Estimate& e) {
 void fill_warnings(const Problem& p, const std::vector<Finding>& findings, const Outcome& outcome,
                    Estimate& e) {
   e.warnings = p.warnings;
+  if (p.profile.fitted_rows == 0) {
+    e.warnings.push_back(
+        {"profile", "no measured step of " + p.system().name +
+                        " is behind this profile: prices are carried over, the interval is wider"});
+  }
   for (const Finding& f : findings) {
     if (f.severity != Severity::error) e.warnings.push_back({f.rule, f.message});
   }
@@ -105,7 +110,7 @@ Result<Estimate> estimate(const Run& run, const EstimateOptions& options) {
   if (outcome.status == Outcome::Status::no_plan) return evaluator.plan_problems();
   e.fits = outcome.status == Outcome::Status::fits;
   e.capacity = p.system().gpu.hbm_capacity;
-  e.usable = e.capacity - bytes(outside_allocator_bytes(p, l));
+  e.usable = e.capacity;  // peak_reserved counts what lives outside the allocator
   e.largest_rank = outcome.largest_rank;
   e.largest_rank_reason = largest_reason(e.ranks, e.largest_rank);
   if (!options.memory_detail) {
@@ -119,7 +124,11 @@ Result<Estimate> estimate(const Run& run, const EstimateOptions& options) {
     e.ablation = verdict.saved;
     e.advice = advise(p, l, outcome);
     e.max_imbalance_that_fits = max_imbalance(p, l);
-    const double spread = std::hypot(parameter_spread(p, l, outcome.step), kModelResidual);
+    // a fitted system's parameter uncertainties are in the residual already; elsewhere they come on
+    // top
+    const bool fitted = p.profile.fitted_rows > 0;
+    const double spread =
+        fitted ? kModelResidual : std::hypot(parameter_spread(p, l, outcome.step), kModelResidual);
     e.step_time_p05 = e.step_time * std::exp(-1.645 * spread);
     e.step_time_p95 = e.step_time * std::exp(1.645 * spread);
   }

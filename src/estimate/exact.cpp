@@ -44,6 +44,34 @@ double offload_exposed(const Problem& p, const Layout& l, const ShardTables& s,
   return std::max(0.0, p.prices().host_copy(moved).value - window);
 }
 
+/// Megatron-FSDP gathers the weights of every unit before its forward and again before its
+/// backward, and reduce-scatters its gradients after it, for every microbatch; a stage hides them
+/// under its own work.
+struct FsdpTraffic {
+  double gather = 0, scatter = 0;  ///< seconds per stage
+};
+FsdpTraffic fsdp_traffic(const Problem& p, const Layout& l, const StageCounts& stage) {
+  FsdpTraffic t;
+  if (l.fsdp == FsdpSharding::none) return t;
+  RankParams params;
+  for (const int cls : stage.order) {
+    const RankParams layer = layer_rank_params(p, l, p.classes[static_cast<std::size_t>(cls)]);
+    params.dense += layer.dense;
+    params.expert += layer.expert;
+  }
+  const TailCosts costs = tail_costs(p, l, params);
+  t.gather = costs.gather;
+  t.scatter = costs.reduce;
+  return t;
+}
+
+Spent with_fsdp(Spent s, double traffic) {
+  const double exposed = std::max(0.0, traffic - s.duration);
+  s.duration += exposed;
+  s.dp_exposed += exposed;
+  return s;
+}
+
 Spent with_offload(Spent s, double exposed) {
   s.duration += exposed;
   s.offload_exposed += exposed;
@@ -65,7 +93,10 @@ void Evaluator::price_pairs(const Layout& l, const ShardTables& s, const MeshTab
         const auto [at, fresh] = priced.try_emplace({m.content[fi], m.content[bi]});
         if (fresh) {
           const Spent pair = overlapped_time(p_, e.stages[fi], e.stages[bi], e.flags);
-          at->second = with_offload(pair, offload_exposed(p_, l, s, m.stages[fi], pair.duration));
+          const FsdpTraffic fsdp = fsdp_traffic(p_, l, m.stages[fi]);
+          at->second =
+              with_fsdp(with_offload(pair, offload_exposed(p_, l, s, m.stages[fi], pair.duration)),
+                        2 * fsdp.gather + fsdp.scatter);
         }
         e.both.push_back(at->second);
         e.times.both.push_back(at->second.duration);
@@ -123,6 +154,9 @@ Evaluator::Exact Evaluator::exact(const Layout& l, const ShardTables& s,
           with_offload(t.forward, offload_exposed(p_, l, s, m.stages[i], t.forward.duration));
       t.backward =
           with_offload(t.backward, offload_exposed(p_, l, s, m.stages[i], t.backward.duration));
+      const FsdpTraffic fsdp = fsdp_traffic(p_, l, m.stages[i]);
+      t.forward = with_fsdp(t.forward, fsdp.gather);
+      t.backward = with_fsdp(t.backward, fsdp.gather + fsdp.scatter);
     }
     e.stage_times.push_back(at->second);
     e.times.forward.push_back(at->second.forward.duration);
@@ -140,7 +174,11 @@ Evaluator::Exact Evaluator::exact(const Layout& l, const ShardTables& s,
   e.walk = walk(e.shape, e.times);
   std::vector<double> forward0, backward0;
   for (int r = 0; r < l.pp; ++r) {
-    e.costs.push_back(tail_costs(p_, l, m.params[static_cast<std::size_t>(r)]));
+    TailCosts costs = tail_costs(p_, l, m.params[static_cast<std::size_t>(r)]);
+    if (l.fsdp != FsdpSharding::none) {  // paid with every microbatch already
+      costs.reduce = costs.reduce_bucket = costs.gather = costs.gather_bucket = 0;
+    }
+    e.costs.push_back(costs);
     forward0.push_back(e.times.forward[static_cast<std::size_t>(r * l.vpp)]);
     backward0.push_back(e.times.backward[static_cast<std::size_t>(r * l.vpp)]);
   }

@@ -89,7 +89,8 @@ double Spent::compute() const {
 }
 
 double Spent::host_exposed() const {
-  return std::max(0.0, duration - compute() - ep_exposed - other_exposed - offload_exposed);
+  return std::max(0.0,
+                  duration - compute() - ep_exposed - other_exposed - offload_exposed - dp_exposed);
 }
 
 Spent& Spent::operator+=(const Spent& o) {
@@ -99,6 +100,7 @@ Spent& Spent::operator+=(const Spent& o) {
   ep_exposed += o.ep_exposed;
   other_exposed += o.other_exposed;
   offload_exposed += o.offload_exposed;
+  dp_exposed += o.dp_exposed;
   return *this;
 }
 
@@ -109,6 +111,7 @@ Spent operator*(Spent s, double k) {
   s.ep_exposed *= k;
   s.other_exposed *= k;
   s.offload_exposed *= k;
+  s.dp_exposed *= k;
   return s;
 }
 

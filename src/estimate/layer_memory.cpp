@@ -40,10 +40,11 @@ void save_router(SavedWriter& w) {
   const MoeSpec& moe = w.problem.model.moe;
   const double E = moe.num_moe_experts, k = moe.moe_router_topk;
   const bool aux = !moe.expert_bias;
-  // unfused: scores 4E, probs 4E, map E, sort or row-id map 8E; top-k index and values; auxiliary
-  // loss keeps 4E more
-  const double per_token =
-      17 * E + (aux ? 4 * E : 0) + (w.problem.features.transformer_engine ? 12 : 20) * k;
+  // unfused: scores 4E, probs 4E, map E, sort or row-id map 8E; top-k index and values. Auxiliary
+  // loss: TE keeps its scores beside the router's (4E more), the local stack only those (17E
+  // measured with it)
+  const bool te = w.problem.features.transformer_engine;
+  const double per_token = 17 * E + (aux && te ? 4 * E : 0) + (te ? 12 : 20) * k;
   const double kept = 5 * E;
   w.save("router probs and map", kept * d.n, 0, 0, "5E n");
   w.save("router scores, top-k, index maps", (per_token - kept) * d.n, kMoe, 0,

@@ -128,8 +128,10 @@ void write_grouped(OpWriter& w, const char* name, const MoeSizes& s, double n, d
   // multi-stream back end: one cuBLAS call per expert, less Python than a module; quantised recipes
   // prepare every group
   const double per_expert = w.low_precision() ? 0.76 + c.host_quantize_launches : 0.76;
-  const double launches =
-      single ? c.host_linear_launches : c.host_linear_launches + per_expert * experts;
+  // SequentialMLP runs a Python module per expert and linear
+  const double launches = single                 ? c.host_linear_launches
+                          : f.sequential_experts ? (c.host_linear_launches + 2) * experts
+                                                 : c.host_linear_launches + per_expert * experts;
   w.begin(Part::experts, recompute, kMoeGraph);
   if (w.low_precision()) {
     w.forward("quantize", OpClass::quantize, w.prices.quantize(s.rows * k * w.quantize_bytes()),

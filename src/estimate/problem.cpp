@@ -56,24 +56,51 @@ void append(Diagnostics& to, const Diagnostics& from) {
 
 }  // namespace
 
+namespace {
+
+/// Relative paths of a run file are taken from its folder first, then from the working directory.
+std::string beside(const std::string& name, const std::string& base_dir) {
+  const std::filesystem::path path = name;
+  if (base_dir.empty() || path.is_absolute() || !path.has_extension()) return name;
+  std::error_code ignored;
+  const std::filesystem::path candidate = std::filesystem::path(base_dir) / path;
+  return std::filesystem::exists(candidate, ignored) ? candidate.string() : name;
+}
+
+/// A calibrated profile when the path is one; the shipped profile of the system's name; else that
+/// of its GPU generation.
+Result<Profile> profile_for(const std::string& place, const System& system) {
+  const auto shipped = [](const std::string& name) {
+    std::error_code ignored;
+    return std::filesystem::exists(data_dir() / "hwdb" / "profiles" / (name + ".yaml"), ignored);
+  };
+  if (std::filesystem::path(place).has_extension() && !shipped(place)) {
+    const auto document = read_document(place);
+    const Node* schema = document ? document.value().root.find("schema") : nullptr;
+    if (schema != nullptr && schema->scalar.starts_with("moecast/profile"))
+      return load_profile(place);
+  }
+  if (shipped(system.name)) return load_profile(system.name);
+  return load_profile(system.gpu.compute_capability < 10 ? "hopper" : "blackwell");
+}
+
+}  // namespace
+
 Result<Problem> make_problem(const Run& run) {
   Diagnostics problems;
   auto model = load_model(run.model, run.model_overrides, run.base_dir);
   append(problems, model.problems());
-  auto system = load_system(run.system);
+  const std::string place = beside(run.system, run.base_dir);
+  auto system = load_system(place);
   append(problems, system.problems());
-  auto stack = load_stack(run.software.container.empty() ? "current" : run.software.container);
+  auto stack = load_stack(
+      run.software.container.empty() ? "current" : beside(run.software.container, run.base_dir));
   append(problems, stack.problems());
   if (!problems.empty()) return problems;
 
   auto cluster = Cluster::build(system.value(), run.gpus, run.gpus_used_per_domain);
   append(problems, cluster.problems());
-  const bool own_profile = run.system.ends_with(".yaml") || run.system.ends_with(".yml") ||
-                           run.system.ends_with(".json");
-  auto profile = load_profile(system.value().name);
-  if (own_profile) {
-    if (auto calibrated = load_profile(run.system)) profile = std::move(calibrated);
-  }
+  auto profile = profile_for(place, system.value());
   append(problems, profile.problems());
   if (!problems.empty()) return problems;
 
