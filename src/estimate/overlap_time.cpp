@@ -46,8 +46,10 @@ class TwoStreams {
       stream = std::max(start + gpu_time,
                         host_ + std::min(gpu_time, calibration_.kernel_floor_us * 1e-6));
       if (op.sync) host_ = std::max(host_, stream) + sync_cost_;
-      if (gpu_time > 0) busy_[comm_stream ? 1 : 0].push_back({start, start + gpu_time});
-      count(op, gpu_time);
+      // outside the pairs an exchange runs alone on the compute stream: it is exposed all the same
+      const bool side = comm_stream || op.cls == OpClass::ep_comm;
+      if (gpu_time > 0) busy_[side ? 1 : 0].push_back({start, start + gpu_time});
+      count(op, gpu_time, comm_stream);
       if (record_ != nullptr) {
         record_->push_back(
             {op.name, comm_stream, direction == Direction::backward, start, gpu_time});
@@ -93,11 +95,11 @@ class TwoStreams {
   }
 
  private:
-  void count(const IssuedOp& op, double gpu_time) {
+  void count(const IssuedOp& op, double gpu_time, bool comm_stream) {
     spent_.gpu[static_cast<std::size_t>(op.cls)] += gpu_time;
     if (op.recomputed) spent_.recompute += gpu_time;
     if (op.cls != OpClass::ep_comm && is_communication(op.cls)) spent_.other_exposed += gpu_time;
-    if (op.part == Part::combine && !is_communication(op.cls)) side_compute_ += gpu_time;
+    if (comm_stream && !is_communication(op.cls)) side_compute_ += gpu_time;
   }
 
   const Calibration& calibration_;

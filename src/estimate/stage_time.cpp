@@ -28,53 +28,50 @@ struct Queue {
 struct Runner {
   Queue queue;
   Spent spent;
-  double side_shared = 0;  ///< shared-expert work waiting on its own stream
   bool shared_overlap = false;
   bool is_backward = false;
   std::vector<Placed>* record = nullptr;
   double origin = 0;
 
   void add(const IssuedOp& op) {
-    if (shared_overlap && op.shared) {  // fc1 beside dispatch, fc2 beside combine: half of it each
-      side_shared += op.gpu;
+    if (op.shared && beside_ > 0) {  // runs on its own stream beside the communication
       queue.host += op.host;
-      count(op, op.gpu);
+      count(op);
       return;
     }
-    double gpu_time = op.gpu;
-    double exposed = op.gpu;
-    if (op.cls == OpClass::ep_comm && side_shared > 0) {
-      const double beside = shared_half_;
-      gpu_time = std::max(op.gpu, beside);
-      exposed = std::max(0.0, op.gpu - beside);
-    }
+    const bool hides = op.cls == OpClass::ep_comm;
+    const double gpu_time = hides ? std::max(op.gpu, beside_) : op.gpu;
     const double start = queue.run(op, gpu_time);
-    count(op, op.gpu);
-    if (op.cls == OpClass::ep_comm) {
-      spent.ep_exposed += exposed;
+    count(op);
+    if (hides) {
+      spent.ep_exposed += std::max(0.0, op.gpu - beside_);
     } else if (is_communication(op.cls)) {
       spent.other_exposed += op.gpu;
     }
-    if (record != nullptr)
-      record->push_back(
-          {op.name, op.cls == OpClass::ep_comm, is_backward, start - origin, gpu_time});
+    if (record != nullptr) {
+      record->push_back({op.name, hides, is_backward, start - origin, gpu_time});
+    }
   }
 
   void run(const std::vector<IssuedOp>& ops) {
-    side_shared = 0;
-    shared_half_ = 0;
-    if (shared_overlap) {
-      for (const IssuedOp& op : ops) shared_half_ += op.shared ? op.gpu / 2 : 0;
+    // fc1 of the shared experts runs beside dispatch, fc2 beside combine: an equal part of their
+    // work beside each exchange of the list, whatever the launch order
+    double shared = 0;
+    int exchanges = 0;
+    for (const IssuedOp& op : ops) {
+      if (op.shared) shared += op.gpu;
+      if (op.cls == OpClass::ep_comm) ++exchanges;
     }
+    beside_ = shared_overlap && exchanges > 0 ? shared / exchanges : 0;
     for (const IssuedOp& op : ops) add(op);
   }
 
  private:
-  void count(const IssuedOp& op, double gpu_time) {
-    spent.gpu[static_cast<std::size_t>(op.cls)] += gpu_time;
-    if (op.recomputed) spent.recompute += gpu_time;
+  void count(const IssuedOp& op) {
+    spent.gpu[static_cast<std::size_t>(op.cls)] += op.gpu;
+    if (op.recomputed) spent.recompute += op.gpu;
   }
-  double shared_half_ = 0;
+  double beside_ = 0;  ///< seconds of shared experts that hide beside one exchange
 };
 
 Spent finish(Runner& r, double began) {

@@ -169,6 +169,11 @@ Result<MeshTables> make_mesh_tables(const Problem& p, const Layout& l, MeshCache
   if (!plan) return plan.problems();
   t.plan = plan.take();
   t.microbatches = p.global_batch_size / (l.micro_batch_size * l.dp(p.world));
+  if (t.microbatches < 1) {
+    return Diagnostic{
+        "", 0, 0, "train.global_batch_size", "holds no microbatch for every data-parallel rank",
+        ""};
+  }
   for (int r = 0; r < l.pp; ++r) {
     for (int c = 0; c < l.vpp; ++c) t.stages.push_back(count_stage(p, t.plan.at(r, c)));
     t.params.push_back(rank_params(p, l, t.plan, r));
