@@ -7,7 +7,7 @@ if(MOECAST_WERROR)
 endif()
 # g++ 12 warns of its own standard library under optimisation and sanitizers (GCC PR 105562, 105651).
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-  target_compile_options(moecast_options INTERFACE -Wno-restrict -Wno-maybe-uninitialized -Wno-stringop-overflow)
+  target_compile_options(moecast_options INTERFACE -Wno-restrict -Wno-maybe-uninitialized -Wno-stringop-overflow -Wno-stringop-overread)
 endif()
 # One estimate is one number on every machine: no contraction into fused multiply-add.
 target_compile_options(moecast_options INTERFACE -ffp-contract=off)
