@@ -152,17 +152,23 @@ void write_grouped(OpWriter& w, const char* name, const MoeSizes& s, double n, d
   }
 }
 
+/// Rows are gathered over expert TP before the experts and scattered back after them; backward does
+/// the other of the two.
+void write_expert_tp(OpWriter& w, const MoeSizes& s, bool before) {
+  if (w.key.etp <= 1) return;
+  const double bytes = s.rows * 2 * s.width;
+  const double launches = w.problem.profile.calibration.host_collective_launches;
+  const Seconds gather = w.prices.collective(Collective::all_gather, bytes, w.spans.etp);
+  const Seconds scatter = w.prices.collective(Collective::reduce_scatter, bytes, w.spans.etp);
+  const char *gathers = "etp all-gather", *scatters = "etp reduce-scatter";
+  w.begin(Part::experts, kMoe, kMoeGraph);
+  w.forward(before ? gathers : scatters, OpClass::tp_comm, before ? gather : scatter, launches);
+  w.backward(before ? scatters : gathers, OpClass::tp_comm, before ? scatter : gather, launches);
+}
+
 void write_experts(OpWriter& w, const MoeSizes& s) {
   const Dims& d = w.dims;
-  if (w.key.etp > 1) {
-    w.begin(Part::experts, kMoe, kMoeGraph);
-    const double bytes = s.rows * 2 * s.width;
-    const double launches = w.problem.profile.calibration.host_collective_launches;
-    w.forward("etp all-gather", OpClass::tp_comm,
-              w.prices.collective(Collective::all_gather, bytes, w.spans.etp), launches);
-    w.backward("etp reduce-scatter", OpClass::tp_comm,
-               w.prices.collective(Collective::reduce_scatter, bytes, w.spans.etp), launches);
-  }
+  write_expert_tp(w, s, true);
   write_grouped(w, "expert fc1", s, d.glu * d.expert_ffn, s.width, kMoe);
   w.begin(Part::experts, kMoe | kMoeAct, kMoeGraph);
   const double f = d.expert_ffn * s.rows;
@@ -170,15 +176,7 @@ void write_experts(OpWriter& w, const MoeSizes& s) {
   const double traffic = w.problem.features.fused_grouped_mlp ? 0.5 : 1.0;
   w.elementwise("moe act", traffic * 2 * (d.glu + 1) * f, traffic * 2 * (2 * d.glu + 1) * f, 2);
   write_grouped(w, "expert fc2", s, s.width, d.expert_ffn, kMoe);
-  if (w.key.etp > 1) {
-    w.begin(Part::experts, kMoe, kMoeGraph);
-    const double bytes = s.rows * 2 * s.width;
-    const double launches = w.problem.profile.calibration.host_collective_launches;
-    w.forward("etp reduce-scatter", OpClass::tp_comm,
-              w.prices.collective(Collective::reduce_scatter, bytes, w.spans.etp), launches);
-    w.backward("etp all-gather", OpClass::tp_comm,
-               w.prices.collective(Collective::all_gather, bytes, w.spans.etp), launches);
-  }
+  write_expert_tp(w, s, false);
 }
 
 void write_combine(OpWriter& w, const MoeSizes& s) {

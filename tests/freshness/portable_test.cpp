@@ -14,7 +14,7 @@ const std::vector<std::string> kForeign = {std::string("/wo") + "rk/", std::stri
                                            std::string(".lib") + "rary", std::string("shared/") + "truth",
                                            std::string("shared/") + "facts", std::string("../sha") + "red"};
 
-/// An absolute path starts a word: "a/work/b" and "network/" are somebody else's.
+/// An absolute path starts a word: the same letters inside a longer word are not meant.
 bool starts_word(const std::string& line, size_t at) {
   if (at == 0) return true;
   const unsigned char before = static_cast<unsigned char>(line[at - 1]);
