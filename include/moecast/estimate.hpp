@@ -26,11 +26,15 @@ struct MemoryItem {
 
 struct RankMemory {
   int pp_rank = 0;
+  double params = 0;  ///< elements on the rank, dense and expert
   Bytes weights, gradients, optimizer, activations, dispatcher, cuda_graph, workspace;
-  Bytes peak;           ///< allocated: the sum of the above
-  Bytes peak_reserved;  ///< with reserve (context, NCCL) and fragmentation: what must fit
-  Bytes host;           ///< pinned host memory that offload takes
-  std::string moment;   ///< the named moment at which the peak stands
+  Bytes peak;                ///< allocated: the sum of the above
+  Bytes peak_reserved;       ///< with reserve (context, NCCL) and fragmentation: what must fit
+  Bytes peak_before_graphs;  ///< allocated peak of the warm-up steps, before graphs are captured
+  Bytes outside_allocator;   ///< context and communicators: part of peak_reserved
+  Bytes peak_first_step;     ///< allocated peak of step 1: optimizer moments come at its end
+  Bytes host;                ///< pinned host memory that offload takes
+  std::string moment;        ///< the named moment at which the peak stands
   MemoryItem detail;
 };
 

@@ -18,10 +18,11 @@ struct Stack {
   Software software;                 ///< versions; features = what is on by default
   bool transformer_engine = true;    ///< false = Megatron's local PyTorch stack
   double fragmentation = 0.06;  ///< reserved / allocated - 1 at the peak: the published allowance
-  Bytes context;                ///< outside the allocator: CUDA context and libraries
-  Bytes communicator;           ///< outside the allocator, per NCCL communicator
-  double host_factor = 1.0;     ///< host time against the profile's
-  double memory_kernel_factor = 1.0;           ///< memory-bound kernels against the profile's
+  double fragmentation_default_allocator = 0.06;  ///< the same without expandable segments
+  Bytes context;                      ///< outside the allocator: CUDA context and libraries
+  Bytes communicator;                 ///< outside the allocator, per NCCL communicator
+  double host_factor = 1.0;           ///< host time against the profile's
+  double memory_kernel_factor = 1.0;  ///< memory-bound kernels against the profile's
   std::map<std::string, std::string> sources;  ///< per value
 };
 

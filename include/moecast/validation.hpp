@@ -21,6 +21,9 @@ struct MeasuredRow {
   std::vector<std::string> notes;  ///< assumptions made for empty cells, unknown words
   std::optional<double> tflops_per_gpu, step_time_s, peak_mem_gib;
   std::string mem_basis;
+  /// More about memory, from columns at_rest_gib, reserved_gib, params_rank or the same in words in
+  /// notes.
+  std::optional<double> at_rest_gib, reserved_gib, params_rank;
 };
 /// Reads a CSV with the columns of measurements.csv; `where` filters are column=value or
 /// column!=value.
@@ -36,6 +39,10 @@ struct ValidatedRow {
   std::string id, status, detail;  ///< ok | illegal | does_not_fit | unsupported
   std::optional<double> predicted_tflops_per_gpu, measured_tflops_per_gpu, error_pct;
   std::optional<double> predicted_peak_gib, measured_peak_gib, memory_error_pct;
+  struct Figure {
+    double predicted = 0, measured = 0;
+  };
+  std::optional<Figure> at_rest_gib{}, reserved_gib{}, params_rank{};
 };
 struct Validation {
   std::vector<ValidatedRow> rows;

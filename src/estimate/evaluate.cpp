@@ -39,8 +39,7 @@ double Evaluator::least_state(const Layout& l) {
   const MeshTables* m = mesh(l);
   double most = 0;
   if (m != nullptr) {
-    for (const RankState& s : m->states)
-      most = std::max(most, s.weights + s.gradients + s.optimizer);
+    for (const RankState& s : m->states) most = std::max(most, s.total());
   }
   return most;
 }
@@ -64,6 +63,7 @@ Outcome Evaluator::evaluate(const Layout& l, Depth depth, Estimate* detail, bool
     if (detail != nullptr) {
       RankMemory rank;
       rank.pp_rank = r;
+      rank.params = m->params[static_cast<std::size_t>(r)].total();
       rank.weights = bytes(peak.weights);
       rank.gradients = bytes(peak.gradients);
       rank.optimizer = bytes(peak.optimizer);
@@ -73,6 +73,9 @@ Outcome Evaluator::evaluate(const Layout& l, Depth depth, Estimate* detail, bool
       rank.workspace = bytes(peak.workspace);
       rank.peak = bytes(allocated);
       rank.peak_reserved = bytes(reserved_bytes(p_, l, allocated));
+      rank.outside_allocator = bytes(outside_allocator_terms(p_, l).total());
+      rank.peak_before_graphs = bytes(peak.before_graphs);
+      rank.peak_first_step = bytes(peak.first_step);
       rank.host = bytes(peak.host);
       rank.moment = peak.moment;
       rank.detail = std::move(tree);

@@ -21,6 +21,7 @@ void save_dense_mlp(SavedWriter& w) {
   const Dims& d = w.dims;
   const double f = w.problem.model.ffn_hidden_size;
   const bool local = !w.problem.features.transformer_engine;
+  w.captured_by = mask(GraphModule::mlp);
   save_mlp_norm(w, local ? mask(RecomputeModule::layernorm) : std::uint16_t{0}, false);
   w.save("fc1 output", 2 * d.glu * f * d.N / d.t, mask(RecomputeModule::mlp), 0, "2uf N / t");
   w.save("activation output", w.linear_input_bytes() * f * d.N / d.t, mask(RecomputeModule::mlp), 0,
@@ -32,7 +33,12 @@ void save_dense_mlp(SavedWriter& w) {
   const double weights = local ? 2 * f * d.h / d.t * d.glu : 0;
   const double fc1 = dy - 2 * f * d.N / d.t + 2 * d.h * d.N + weights;
   const double fc2 = dy + 2 * f * d.N / d.t + (local ? 2 * f * d.h / d.t : 0);
-  w.memory.backward = std::max({w.memory.backward, act, fc1, fc2});
+  Transient& worst = w.memory.backward;
+  worst.consider(act, "MLP act backward: dY + 2u f N / t");
+  worst.consider(fc1, local ? "fc1 backward: dY - 2f N / t + 2hN + 2 w(fc1)"
+                            : "fc1 backward: dY - 2f N / t + 2hN");
+  worst.consider(fc2,
+                 local ? "fc2 backward: dY + 2f N / t + 2 w(fc2)" : "fc2 backward: dY + 2f N / t");
 }
 
 void save_router(SavedWriter& w) {
@@ -70,7 +76,12 @@ void save_experts(SavedWriter& w) {
   const double fc2 = dy + 2 * hx * R + 2 * f * R + x;
   const double act = dy + 2 * d.glu * f * R;
   const double fc1 = dy - 2 * f * R + 2 * hx * R + x * d.glu;
-  w.memory.backward = std::max({w.memory.backward, fc2, act, fc1});
+  Transient& worst = w.memory.backward;
+  worst.consider(fc2, local ? "expert fc2 backward: dY + 2hx R + 2fe R + 4e hx fe"
+                            : "expert fc2 backward: dY + 2hx R + 2fe R");
+  worst.consider(act, "expert act backward: dY + 2u fe R");
+  worst.consider(fc1, local ? "expert fc1 backward: dY - 2fe R + 2hx R + 4e u hx fe"
+                            : "expert fc1 backward: dY - 2fe R + 2hx R");
   const bool shared = w.problem.model.moe.moe_shared_expert_intermediate_size > 0;
   // combine of the forward: permuted send rows, received rows, expert output and its unsorted copy,
   // combined rows, layer output
@@ -105,6 +116,14 @@ double LayerMemory::stored(std::uint16_t recompute) const {
   return sum;
 }
 
+double LayerMemory::captured(std::uint16_t recompute, std::uint8_t modules) const {
+  double sum = 0;
+  for (const SavedTensor& t : saved) {
+    if ((t.dropped_by & recompute) == 0 && (t.captured_by & modules) != 0) sum += t.bytes;
+  }
+  return sum;
+}
+
 double LayerMemory::offloadable(std::uint16_t recompute, std::uint16_t offload) const {
   double sum = 0;
   for (const SavedTensor& t : saved) {
@@ -118,13 +137,15 @@ LayerMemory layer_memory(const Problem& p, const ShardKey& k, const LayerKind& l
   SavedWriter w(p, k);
   const Dims& d = w.dims;
   w.memory.input = 2 * d.h * d.n;
-  w.memory.backward = 2 * d.h * d.n + 2 * d.h * d.N;
+  w.memory.backward.consider(2 * d.h * d.n + 2 * d.h * d.N, "attention backward: dY + 2hN");
   save_mixer(w, p.model.mixers[layer.mixer]);
   if (layer.ffn == FfnKind::dense) save_dense_mlp(w);
   if (layer.ffn == FfnKind::moe) {
+    w.captured_by = mask(GraphModule::moe_router) | mask(GraphModule::moe);
     save_mlp_norm(w, mask(RecomputeModule::layernorm), true);
     const double before = w.memory.stored(0);
     save_router(w);
+    w.captured_by = mask(GraphModule::moe);
     save_latent(w);
     save_experts(w);
     save_shared(w);
@@ -143,13 +164,20 @@ HeadMemory head_memory(const Problem& p, const ShardKey& k) {
   HeadMemory m;
   m.stored = 4 * d.h * d.n;
   const double logits = d.N * d.vocab;
+  // TE's cross entropy writes the gradient into the logits and keeps them; Megatron's keeps an fp32
+  // softmax
+  m.mtp = p.features.te_cross_entropy ? 2 * logits + 12 * d.N : 4 * logits;
   if (p.features.te_cross_entropy) {
     m.loss = 2 * logits + 12 * d.N;
+    m.loss_formula = "TE cross entropy: 2N V / t + 12N";
     m.out_layer = 2 * logits + 2 * d.h * d.N + (k.sequence_parallel ? 2 * d.h * d.n : 0);
+    m.out_layer_formula = "2N V / t + 2hN (+ 2hn with SP)";
   } else {
     m.loss = 10 * logits;  // bf16 logits, fp32 logits, fp32 exponentials (measured 10.0 bytes per
                            // token and word)
+    m.loss_formula = "native cross entropy: 10 N V / t";
     m.out_layer = 2 * logits + 2 * d.h * d.N;
+    m.out_layer_formula = "2N V / t + 2hN";
   }
   return m;
 }

@@ -17,8 +17,22 @@ struct SavedTensor {
   double bytes = 0;
   std::uint16_t dropped_by = 0;    ///< mask of RecomputeModule
   std::uint16_t offloaded_by = 0;  ///< mask of OffloadModule
+  std::uint8_t captured_by = 0;    ///< mask of GraphModule: lives in the graph's private pool
   std::string formula;
 };
+
+/// The largest of several moments of one layer.
+struct Transient {
+  double bytes = 0;
+  const char* formula = "";
+  void consider(double other, const char* by) {
+    if (other <= bytes) return;
+    bytes = other;
+    formula = by;
+  }
+};
+/// Permuted send rows, received rows, expert output and its unsorted copy, combined rows, output.
+inline constexpr const char* kCombineFormula = "8 hx R + 2hn (+ 2hn with shared experts)";
 
 struct LayerMemory {
   std::vector<SavedTensor> saved;
@@ -26,10 +40,12 @@ struct LayerMemory {
   double kept_by_moe = 0;  ///< what recomputing the whole MoE block still keeps
   double forward_combine =
       0;                ///< more than `saved` at the combine of the forward (T, alltoall: 2.10)
-  double backward = 0;  ///< more than `saved` in the worst moment of the layer's backward
+  Transient backward;   ///< more than `saved` in the worst moment of the layer's backward
   double moe_part = 0;  ///< everything the MoE block saves: the transient of recomputing it
   [[nodiscard]] double stored(std::uint16_t recompute) const;
   [[nodiscard]] double offloadable(std::uint16_t recompute, std::uint16_t offload) const;
+  /// Part of stored() that graphs of these modules capture (0xff: all).
+  [[nodiscard]] double captured(std::uint16_t recompute, std::uint8_t modules) const;
 };
 
 LayerMemory layer_memory(const Problem& p, const ShardKey& k, const LayerKind& layer);
@@ -37,8 +53,11 @@ LayerMemory layer_memory(const Problem& p, const ShardKey& k, const LayerKind& l
 /// Final norm, logits and loss on the stage that has them.
 struct HeadMemory {
   double stored = 0;     ///< final norm in and out: 4hn
+  double mtp = 0;        ///< what every MTP depth's loss keeps until its backward
   double loss = 0;       ///< more than stored in the loss (logits, fp32 copies)
   double out_layer = 0;  ///< more than stored in the output layer's backward
+  const char* loss_formula = "";
+  const char* out_layer_formula = "";
 };
 HeadMemory head_memory(const Problem& p, const ShardKey& k);
 

@@ -8,23 +8,27 @@ namespace {
 struct Moment {
   double stored = 0, transient = 0;
   const char* name = "forward";
+  const char* formula = "2hn";
+  [[nodiscard]] double bytes() const { return stored + transient; }
 };
-void consider(Moment& best, double stored, double transient, const char* name) {
-  if (stored + transient > best.stored + best.transient) best = {stored, transient, name};
+void consider(Moment& best, const Moment& other) {
+  if (other.bytes() > best.bytes()) best = other;
 }
 
-double graph_bytes(const Layout& l, const Dims& d, const StageCounts& chunk, int alive) {
+/// Modules whose saved tensors live in private pools of captured graphs. Per-layer graphs that name
+/// no module capture whole layers.
+std::uint8_t captured_modules(const Layout& l) {
   const bool layered = l.cuda_graph_impl == CudaGraphImpl::transformer_engine ||
                        l.cuda_graph_impl == CudaGraphImpl::local;
-  // static input of every captured layer and microbatch in flight (captured activations are in
-  // `stored`)
-  return layered ? 2 * d.h * d.n * static_cast<double>(chunk.order.size()) * alive : 0;
+  if (!layered) return 0;
+  return l.cuda_graph_scope.empty() ? std::uint8_t{0xff}
+                                    : static_cast<std::uint8_t>(l.cuda_graph_scope.bits);
 }
 
 }  // namespace
 
 double reserved_bytes(const Problem& p, const Layout& l, double allocated) {
-  return allocated * (1 + p.stack.fragmentation) + outside_allocator_bytes(p, l);
+  return allocated * (1 + p.fragmentation) + outside_allocator_terms(p, l).total();
 }
 
 LayoutMemory::LayoutMemory(const Problem& p, const Layout& l, const ShardTables& shard,
@@ -38,7 +42,8 @@ LayoutMemory::LayoutMemory(const Problem& p, const Layout& l, const ShardTables&
       recompute_(l.recompute_granularity == RecomputeGranularity::selective
                      ? l.recompute_modules.bits
                      : std::uint16_t{0}),
-      dispatcher_(dispatcher_buffer_bytes(p, l, shard.dims)) {
+      graph_(captured_modules(l)),
+      dispatcher_(dispatcher_terms(p, l, shard.dims).total()) {
   for (std::size_t i = 0; i < shard.classes.size(); ++i) {
     const ClassTable& c = shard.classes[i];
     const ClassUnder& u = c.under(recompute_, l.offload_modules.bits);
@@ -71,9 +76,13 @@ LayerBytes LayoutMemory::layer(const StageCounts& stage, std::size_t index) cons
   return b;
 }
 
+/// MTP keeps its concatenated input, norms and projection per depth.
+double LayoutMemory::mtp_inputs(const StageCounts& stage) const {
+  return stage.mtp_depths * (8 + 4) * shard_.dims.h * shard_.dims.n;
+}
+
 double LayoutMemory::chunk(const StageCounts& stage) const {
-  // MTP keeps its concatenated input, norms and projection per depth
-  double sum = stage.mtp_depths * (8 + 4) * shard_.dims.h * shard_.dims.n;
+  double sum = mtp_inputs(stage);
   if (layered_) {
     for (std::size_t i = 0; i < stage.order.size(); ++i) sum += layer(stage, i).stored;
   } else {
@@ -89,14 +98,37 @@ double LayoutMemory::chunk_offloaded(const StageCounts& stage) const {
   return sum;
 }
 
-/// The largest of the named moments (memory_peaks 2.24).
-void LayoutMemory::moments(const StageCounts& last, double stored, double gradient_cast,
-                           RankPeak& peak) const {
-  Moment best{stored, 2 * shard_.dims.h * shard_.dims.n, "forward"};
+/// Activations of a chunk that graph pools hold from capture on.
+double LayoutMemory::captured(const StageCounts& stage) const {
+  double sum = 0;
+  for (std::size_t c = 0; c < stage.layers.size(); ++c)
+    sum += stage.layers[c] * shard_.classes[c].memory.captured(recompute_, graph_);
+  return sum;
+}
+
+/// Static outputs of a chunk's graphs that eager execution would not keep: alltoall's permuted rows
+/// wait in their buffer for the exchange (memory.md section 7).
+double LayoutMemory::graph_buffers(const StageCounts& stage) const {
+  if (graph_ == 0 || (graph_ & mask(GraphModule::moe_preprocess)) == 0 ||
+      l_.dispatcher != Dispatcher::alltoall)
+    return 0;
+  double layers = 0;
+  for (const int cls : stage.order)
+    layers += p_.classes[static_cast<std::size_t>(cls)].ffn == FfnKind::moe ? 1 : 0;
+  const Dims& d = shard_.dims;
+  return layers * 2 * d.expert_width * d.n * p_.model.moe.moe_router_topk;
+}
+
+/// The largest of the named moments (memory_peaks 2.24), in steady state and in step 1.
+void LayoutMemory::moments(const StageCounts& last, double stored, const RankState& state,
+                           double captured, RankPeak& peak) const {
+  const Dims& d = shard_.dims;
+  Moment best{stored, 2 * d.h * d.n};
   if (last.loss) {
     const HeadMemory& h = shard_.head_memory;
-    consider(best, stored + h.stored, h.loss, "loss");
-    consider(best, stored + h.stored, h.out_layer, "output layer backward");
+    const double alive = stored + h.stored + p_.model.mtp_num_layers * h.mtp;
+    consider(best, {alive, h.loss, "loss", h.loss_formula});
+    consider(best, {alive, h.out_layer, "output layer backward", h.out_layer_formula});
   }
   // backward through the chunk that runs last: later layers are freed as earlier ones need their
   // transients
@@ -104,21 +136,34 @@ void LayoutMemory::moments(const StageCounts& last, double stored, double gradie
   for (std::size_t i = last.order.size(); i-- > 0;) {
     const LayerMemory& memory = shard_.classes[static_cast<std::size_t>(last.order[i])].memory;
     const LayerBytes bytes = layer(last, i);
-    const double combine = bytes.rebuild > 0 ? memory.forward_combine : 0;
-    consider(best, alive, bytes.rebuild + std::max(memory.backward, combine),
-             bytes.rebuild > 0 ? "recomputed layer's backward" : "layer backward");
+    const bool again = bytes.rebuild > 0;
+    const bool combine = again && memory.forward_combine > memory.backward.bytes;
+    consider(best,
+             {alive, bytes.rebuild + (combine ? memory.forward_combine : memory.backward.bytes),
+              again ? "recomputed layer's backward" : "layer backward",
+              combine ? kCombineFormula : memory.backward.formula});
     if (l_.dispatcher == Dispatcher::alltoall)
-      consider(best, stored, memory.forward_combine, "MoE combine of the forward");
+      consider(best,
+               {stored, memory.forward_combine, "MoE combine of the forward", kCombineFormula});
     alive -= bytes.stored;
     pair = std::max(pair, bytes.stored);
   }
   // EP overlap: forward and backward of one layer pair live together
   if (l_.overlap_moe_expert_parallel_comm)
-    consider(best, best.stored, best.transient + pair, "overlapped layer pair");
-  consider(best, 0, gradient_cast, "optimizer step");
+    consider(best, {best.stored, best.transient + pair, "overlapped layer pair",
+                    "the moment of one microbatch + one layer of the other"});
+  // moments are created at the end of step 1, before any graph is captured
+  const double fixed = peak.allocated() - peak.cuda_graph;
+  peak.before_graphs = fixed + std::max(best.bytes(), state.gradient_cast);
+  peak.first_step = fixed + std::max(best.bytes() - state.moments, state.gradient_cast);
+  // graph pools keep what they captured; a full-iteration graph keeps its whole peak
+  const bool whole = l_.cuda_graph_impl == CudaGraphImpl::full_iteration;
+  consider(best, {whole ? best.bytes() : captured, state.gradient_cast, "optimizer step",
+                  "4 B per element of the gradient shard"});
   peak.stored = best.stored;
   peak.transient = best.transient;
   peak.moment = best.name;
+  peak.formula = best.formula;
 }
 
 RankPeak LayoutMemory::rank_peak(int rank, MemoryItem* detail) const {
@@ -129,7 +174,8 @@ RankPeak LayoutMemory::rank_peak(int rank, MemoryItem* detail) const {
   peak.optimizer = state.optimizer;
   peak.dispatcher = dispatcher_;
   peak.workspace =
-      workspace_bytes(p_, l_, shard_.dims, mesh_.params[static_cast<std::size_t>(rank)], rank);
+      workspace_terms(p_, l_, shard_.dims, mesh_.params[static_cast<std::size_t>(rank)], rank)
+          .total();
   peak.host = state.host;
 
   const StageCounts* chunks = &mesh_.stages[static_cast<std::size_t>(rank * l_.vpp)];
@@ -143,26 +189,29 @@ RankPeak LayoutMemory::rank_peak(int rank, MemoryItem* detail) const {
   const auto& vectors =
       (l_.overlap_moe_expert_parallel_comm ? mesh_.alive_overlap
                                            : mesh_.alive)[static_cast<std::size_t>(rank)];
-  double stored = 0, host = 0;
+  double stored = 0, host = 0, pinned = 0;
   const std::vector<int>* at_peak = &vectors.front();
   for (const auto& alive : vectors) {
-    double sum = 0, moved = 0, graph = 0;
+    double sum = 0, moved = 0, graph = 0, capture = 0;
     for (int c = 0; c < vpp; ++c) {
       const int count = alive[static_cast<std::size_t>(c)];
       sum += count * bytes_of[static_cast<std::size_t>(c)];
       moved += count * offloaded[static_cast<std::size_t>(c)];
-      graph += graph_bytes(l_, shard_.dims, chunks[c], count);
+      if (graph_ == 0) continue;
+      graph += count * graph_buffers(chunks[c]);
+      capture += count * captured(chunks[c]);
     }
     if (sum > stored) {
       stored = sum;
       at_peak = &alive;
     }
     host = std::max(host, moved);
+    pinned = std::max(pinned, capture);
     peak.cuda_graph = std::max(peak.cuda_graph, graph);
   }
   peak.host += host;
-  moments(chunks[vpp - 1], stored, state.gradient_cast, peak);
-  if (detail != nullptr) add_detail(*detail, rank, peak, *at_peak);
+  moments(chunks[vpp - 1], stored, state, pinned, peak);
+  if (detail != nullptr) add_detail(*detail, rank, peak, stored, *at_peak);
   return peak;
 }
 

@@ -12,7 +12,10 @@ struct RankPeak {
   double stored = 0;     ///< activations alive at the peak, without the moment's own bytes
   double transient = 0;  ///< the moment's own bytes
   double host = 0;
+  double first_step = 0;     ///< allocated peak of step 1: moments are created at its end
+  double before_graphs = 0;  ///< allocated peak of the steps before graphs are captured
   const char* moment = "";
+  const char* formula = "";  ///< of the transient
   [[nodiscard]] double allocated() const {
     return weights + gradients + optimizer + dispatcher + cuda_graph + workspace + stored +
            transient;
@@ -37,9 +40,14 @@ class LayoutMemory {
   [[nodiscard]] LayerBytes layer(const StageCounts& stage, std::size_t index) const;
   [[nodiscard]] double chunk(const StageCounts& stage) const;
   [[nodiscard]] double chunk_offloaded(const StageCounts& stage) const;
-  void moments(const StageCounts& last, double stored, double gradient_cast, RankPeak& peak) const;
-  void add_detail(MemoryItem& tree, int rank, const RankPeak& peak,
+  void moments(const StageCounts& last, double stored, const RankState& state, double captured,
+               RankPeak& peak) const;
+  [[nodiscard]] double captured(const StageCounts& stage) const;
+  [[nodiscard]] double graph_buffers(const StageCounts& stage) const;
+  [[nodiscard]] double mtp_inputs(const StageCounts& stage) const;
+  void add_detail(MemoryItem& tree, int rank, const RankPeak& peak, double in_flight,
                   const std::vector<int>& alive) const;
+  void add_layers(MemoryItem& tree, const StageCounts& stage, int chunk, int microbatches) const;
 
   const Problem& p_;
   const Layout& l_;
@@ -49,6 +57,7 @@ class LayoutMemory {
        layered_ =
            false;  ///< full recomputation; per-layer decisions (full, block or layer offload)
   std::uint16_t recompute_ = 0;
+  std::uint8_t graph_ = 0;  ///< modules whose activations live in graph pools (0xff: all)
   double dispatcher_ = 0;
   std::array<LayerBytes, kMaxClasses> selective_{}, recomputed_{};
 };

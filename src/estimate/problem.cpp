@@ -50,6 +50,14 @@ void index_classes(Problem& p) {
   for (const LayerKind& kind : p.model.mtp_pattern) p.mtp_classes.push_back(class_of(kind));
 }
 
+/// Expandable segments are what the recipes' launchers set; only a stated False says otherwise.
+double fragmentation_of(const Stack& stack, const Software& s) {
+  const auto conf = s.env.find("PYTORCH_CUDA_ALLOC_CONF");
+  const bool off =
+      conf != s.env.end() && conf->second.find("expandable_segments:False") != std::string::npos;
+  return off ? stack.fragmentation_default_allocator : stack.fragmentation;
+}
+
 void append(Diagnostics& to, const Diagnostics& from) {
   to.insert(to.end(), from.begin(), from.end());
 }
@@ -112,6 +120,7 @@ Result<Problem> make_problem(const Run& run) {
   p.stack = stack.value().stack;
   p.software = complete_software(run.software, p.stack);
   p.features = read_features(p.software, p.stack, run);
+  p.fragmentation = fragmentation_of(p.stack, p.software);
   p.world = run.gpus;
   p.seq_length = run.seq_length;
   p.global_batch_size = run.global_batch_size;

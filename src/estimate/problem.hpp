@@ -28,7 +28,6 @@ struct Features {
   Tristate fp8_param_gather =
       Tristate::automatic;  ///< automatic: on where Bridge's recipe preset has it on
   bool te_cross_entropy = true;
-  bool account_for_embedding = false, account_for_loss = false;
 };
 
 /// Ablation: the resource costs this share of its price (0 = free). Ref: the wall rule,
@@ -50,8 +49,9 @@ struct Problem {
   Features features;
   double dispatch_capacity =
       1.0;  ///< rows held by a static budget against the balanced share (paged stash), else 1
-  double imbalance = 1.0;  ///< rows of the busiest EP rank over the mean (a histogram in
-                           ///< run.routing goes by EP size)
+  double fragmentation = 0;  ///< the stack's allowance for the run's allocator setting
+  double imbalance = 1.0;    ///< rows of the busiest EP rank over the mean (a histogram in
+                             ///< run.routing goes by EP size)
   int world = 1, seq_length = 0, global_batch_size = 0;
   std::vector<LayerKind> classes;   ///< distinct layer kinds of decoder and MTP
   std::vector<int> class_of_layer;  ///< per decoder layer

@@ -1,6 +1,8 @@
 #include "estimate/rank_state.hpp"
 
 #include <algorithm>
+#include <cmath>
+#include <numeric>
 
 namespace moecast {
 namespace {
@@ -29,10 +31,22 @@ bool reuses_grad_buffer(const Problem& p, const Layout& l) {
   return l.precision == Precision::mxfp8 && gathers_quantised(p, l) && l.fsdp == FsdpSharding::none;
 }
 
-/// Megatron-Bridge carries an fp8_recipe in every mixed-precision block, so a precision-aware
-/// optimizer with fp32 master still casts gradients to fp32 and stores the full master (memory.md
-/// section 2, "Bridge consequence").
-bool casts_gradients(const Layout& l) { return l.grad_dtype != DType::fp32; }
+/// The optimizer step casts a BF16 gradient shard to fp32. Only a precision-aware optimizer reads
+/// it as it is, and only with a master below fp32 or on the CPU: Megatron-Bridge carries an
+/// fp8_recipe in every mixed-precision block, which switches that path off for an fp32 master.
+/// Ref: megatron/core/optimizer/optimizer_config.py use_precision_aware_optimizer_no_fp8_or_ds_fp8.
+bool casts_gradients(const Layout& l) {
+  if (l.grad_dtype == DType::fp32) return false;
+  return !l.precision_aware_optimizer ||
+         (l.master_dtype == DType::fp32 && l.optimizer_offload_fraction == 0);
+}
+
+double moment_bytes(const Layout& l) {
+  return bytes_of(l.precision_aware_optimizer ? l.moment_dtype : DType::fp32);
+}
+double master_bytes(const Layout& l) {
+  return l.precision_aware_optimizer ? bytes_of(l.master_dtype) : 4;
+}
 
 }  // namespace
 
@@ -69,116 +83,104 @@ double param_gather_bytes(const Problem& p, const Layout& l) {
   }
 }
 
-double optimizer_bytes_per_param(const Problem& p, const Layout& l) {
-  (void)p;
-  const double moments = 2 * bytes_of(l.precision_aware_optimizer ? l.moment_dtype : DType::fp32);
-  const double master = l.precision_aware_optimizer ? bytes_of(l.master_dtype) : 4;
-  return master + moments;
-}
+double optimizer_bytes_per_param(const Layout& l) { return master_bytes(l) + 2 * moment_bytes(l); }
 
-RankState rank_state(const Problem& p, const Layout& l, const RankParams& params) {
-  const double dp = l.distributed_optimizer ? static_cast<double>(l.dp(p.world)) * l.cp : 1;
-  const double edp = l.distributed_optimizer ? std::max(1, l.edp(p.world)) : 1;
-  const double shard = params.dense / dp + params.expert / edp;
-  const double linears = params.dense_linear + params.expert;
-  RankState s;
-  s.weights = linear_weight_bytes(p, l) * linears + 2 * (params.total() - linears);
-  s.gradients = bytes_of(l.grad_dtype) * params.total();
-  s.optimizer = optimizer_bytes_per_param(p, l) * shard;
-  if (casts_gradients(l)) s.gradient_cast = 4 * shard;
-  if (l.optimizer_offload_fraction > 0) {
-    // moments move to pinned host memory; the fp32 master shard stays as copy target
-    // (hybrid_optimizer.py)
-    const double moved = l.optimizer_offload_fraction * shard;
-    s.optimizer -= 2 * bytes_of(l.precision_aware_optimizer ? l.moment_dtype : DType::fp32) * moved;
-    s.host = (12 + 4) * moved;
-  }
-  if (l.fsdp == FsdpSharding::optim_grads_params) {
-    // weights and gradients are sharded too; a double buffer of two gathered layers stays whole
-    const double full_dp = static_cast<double>(l.dp(p.world)) * l.cp;
-    const double layers = std::max<double>(1, static_cast<double>(p.model.layers.size()) / l.pp);
-    const double unit = (params.dense / full_dp + params.expert / edp) / params.total();
-    s.weights = s.weights * unit + 2 * 2 * params.total() / layers;
-    s.gradients = s.gradients * unit + 2 * bytes_of(l.grad_dtype) * params.total() / layers;
-  }
-  return s;
+double bucket_padding(double elements, int shards, double buckets) {
+  if (elements <= 0 || shards <= 1) return 0;
+  const auto unit = static_cast<double>(std::lcm(shards, 128));
+  const double bucket = elements / buckets;
+  return buckets * (std::ceil(bucket / unit) * unit - bucket);
 }
 
 namespace {
 
-/// DeepEP legacy buffers: NVLink and RDMA rings of every channel (two SMs each). Ref: DeepEP
-/// csrc/legacy/config.hpp.
-double deepep_bytes(const Layout& l, double hidden, int sms) {
-  const int group = l.etp * l.ep;
-  if (group <= 1) return 0;
-  const double channels = sms / 2.0, row = 2 * hidden;
-  const double peers = std::min(group, 8), nodes = std::max(group / 8, 1);
-  const double nvl_recv = group <= 8     ? 256
-                          : group <= 64  ? 288
-                          : group <= 96  ? 480
-                          : group <= 128 ? 560
-                                         : 720;
-  const double per_token = row + 8 + 128 * 8 + 128 * 4 + 128 * 4;
-  double bytes = channels * peers * (2 * nodes + 3) * 4 + channels * peers * nvl_recv * per_token;
-  if (group > 8)
-    bytes += channels * nodes * 18 * 2 * 4 + channels * nodes * 128 * 2 * (per_token + 16);
-  return bytes;
+struct Shards {
+  int dense = 1, expert = 1;
+};
+Shards shards_of(const Problem& p, const Layout& l) {
+  return {l.dp(p.world) * l.cp, std::max(1, l.edp(p.world))};
 }
 
-/// HybridEP: the worst case that every token of the group lands on one rank. Ref: DeepEP hybrid-ep
-/// csrc/hybrid_ep.
-double hybridep_bytes(const Problem& p, const Layout& l, const Dims& d) {
-  const int group = l.etp * l.ep;
-  const GroupSpan& span = p.cluster.span(1, group);
-  const double tokens = std::max(64.0, d.n), all = tokens * group, h = d.expert_width;
-  const double domain = span.ranks_per_domain, probs = d.local_experts * domain * 4;
-  double bytes = all * h * 2 + all * probs + all * (h / 128) * 4;
-  const double domains = group / domain;
-  if (domains > 1) {
-    const double E = p.model.moe.num_moe_experts;
-    bytes += tokens * (h * 2 + E * 4 + h / 128 * 4) +
-             tokens * (domains - 1) * (h * 2 + probs + h / 128 * 4);
-    bytes += 2 * tokens * (domains - 1) * (h * 2 + probs);
-  }
-  return bytes;
+/// Buckets of a buffer: one without overlap and on later pipeline ranks, else Bridge's 128 Mi
+/// elements.
+double buckets_of(const Layout& l, double elements, int pp_rank) {
+  constexpr double kBucket = 134217728;
+  if (!l.overlap_grad_reduce || pp_rank > 0) return 1;
+  return std::max(1.0, std::ceil(elements / kBucket));
+}
+
+void add_gradients(Terms& t, const Layout& l, const RankParams& r, const Shards& n, int pp_rank) {
+  const double b = bytes_of(l.grad_dtype);
+  t.add("dense gradient buffer", b * r.dense, r.dense, "grad_dtype bytes per element");
+  t.add("expert gradient buffer", b * r.expert, r.expert, "grad_dtype bytes per element");
+  if (!l.distributed_optimizer) return;
+  const double padding = bucket_padding(r.dense, n.dense, buckets_of(l, r.dense, pp_rank)) +
+                         bucket_padding(r.expert, n.expert, buckets_of(l, r.expert, pp_rank));
+  t.add("bucket padding", b * padding, padding, "buckets end at multiples of lcm(D, 128)");
+}
+
+void add_weights(Terms& t, const Problem& p, const Layout& l, const RankParams& r) {
+  const double linear = linear_weight_bytes(p, l);
+  const double other = r.dense - r.dense_linear - r.embedding - r.output_layer;
+  t.add("expert linears", linear * r.expert, r.expert, "compute-weight bytes per element");
+  t.add("dense linears", linear * r.dense_linear, r.dense_linear,
+        "compute-weight bytes per element");
+  t.add("word embedding", 2 * r.embedding, r.embedding, "2 V h / t");
+  t.add("output layer", 2 * r.output_layer, r.output_layer, "2 V h / t");
+  t.add("norms, router, gates", 2 * other, other, "2 B per element");
+}
+
+/// FSDP shards weights and gradients too; two gathered layers (double buffer) stay whole.
+void shard_by_fsdp(RankStateTerms& t, const Problem& p, const Layout& l, const RankParams& r,
+                   const Shards& n) {
+  const double layers = std::max<double>(1, static_cast<double>(p.model.layers.size()) / l.pp);
+  const double unit = (r.dense / n.dense + r.expert / n.expert) / r.total();
+  const double weights = t.weights.total(), gradients = t.gradients.total();
+  t.weights = {};
+  t.gradients = {};
+  t.weights.add("shard of the weights", weights * unit, r.total() * unit, "weights / D");
+  t.weights.add("two gathered layers", 2 * 2 * r.total() / layers, 2 * r.total() / layers,
+                "2 B, double buffer");
+  t.gradients.add("shard of the gradients", gradients * unit, r.total() * unit, "gradients / D");
+  t.gradients.add("two layers before reduction", 2 * bytes_of(l.grad_dtype) * r.total() / layers,
+                  2 * r.total() / layers, "grad_dtype, double buffer");
 }
 
 }  // namespace
 
-double dispatcher_buffer_bytes(const Problem& p, const Layout& l, const Dims& d) {
-  if (p.model.moe.num_moe_experts == 0) return 0;
-  const int sms = l.dispatcher_num_sms > 0 ? l.dispatcher_num_sms : default_num_sms(l.dispatcher);
-  switch (l.dispatcher) {
-    case Dispatcher::alltoall:
-      return 0;  // transient: counted at the combine moment
-    case Dispatcher::allgather:
-      return 2 * d.n * l.etp * l.ep * d.expert_width;
-    case Dispatcher::deepep:
-      return deepep_bytes(l, d.expert_width, sms);
-    case Dispatcher::hybridep:
-      return hybridep_bytes(p, l, d);
-  }
-  return 0;
+RankStateTerms rank_state_terms(const Problem& p, const Layout& l, const RankParams& r,
+                                int pp_rank) {
+  const Shards n = shards_of(p, l);
+  const double shard =
+      l.distributed_optimizer ? r.dense / n.dense + r.expert / n.expert : r.total();
+  const double moment = moment_bytes(l), moved = l.optimizer_offload_fraction * shard;
+  RankStateTerms t;
+  add_weights(t.weights, p, l, r);
+  add_gradients(t.gradients, l, r, n, pp_rank);
+  t.master.add("master weights", master_bytes(l) * shard, shard,
+               "dense / (DP CP) + expert / EDP elements");
+  t.moments.add("exp_avg", moment * (shard - moved), shard - moved, "moment_dtype");
+  t.moments.add("exp_avg_sq", moment * (shard - moved), shard - moved, "moment_dtype");
+  // an offloaded share's moments and a second master live in pinned host memory with the gradients'
+  // copy; the fp32 master shard stays on the GPU as the copy's target (hybrid_optimizer.py)
+  t.host.add("offloaded optimizer state", 12 * moved, moved, "master, exp_avg, exp_avg_sq in fp32");
+  t.host.add("offloaded gradients", 4 * moved, moved, "fp32 copy");
+  if (casts_gradients(l))
+    t.gradient_cast.add("gradient shard in fp32", 4 * shard, shard, "4 B per element of the shard");
+  if (l.fsdp == FsdpSharding::optim_grads_params) shard_by_fsdp(t, p, l, r, n);
+  return t;
 }
 
-double workspace_bytes(const Problem& p, const Layout& l, const Dims& d, const RankParams& params,
-                       int pp_rank) {
-  constexpr double kMib = 1024.0 * 1024.0;
-  const bool te = p.features.transformer_engine;
-  double bytes = 64 * kMib;  // cuBLAS of torch and TE, 32 MiB each
-  if (te && p.model.moe.num_moe_experts > 0) bytes += 128 * kMib;  // four streams of grouped GEMM
-  bytes += 2 * params.dummy_wgrad;
-  if (l.sp()) bytes += 2 * d.h * d.N;       // persistent gather buffer
-  if (pp_rank > 0) bytes += 2 * d.h * d.n;  // input gradient of the previous microbatch
-  return bytes;
-}
-
-double outside_allocator_bytes(const Problem& p, const Layout& l) {
-  const int dp = l.dp(p.world), edp = l.edp(p.world);
-  int communicators = p.world > 1 ? 1 : 0;
-  for (const int size : {l.tp, l.cp, dp * l.cp, l.pp, l.ep, l.etp * l.ep, edp})
-    communicators += size > 1 ? 1 : 0;
-  return p.stack.context.value + communicators * p.stack.communicator.value;
+RankState rank_state(const Problem& p, const Layout& l, const RankParams& params, int pp_rank) {
+  const RankStateTerms t = rank_state_terms(p, l, params, pp_rank);
+  RankState s;
+  s.weights = t.weights.total();
+  s.gradients = t.gradients.total();
+  s.moments = t.moments.total();
+  s.optimizer = t.master.total() + s.moments;
+  s.host = t.host.total();
+  s.gradient_cast = t.gradient_cast.total();
+  return s;
 }
 
 }  // namespace moecast

@@ -1,32 +1,45 @@
 #pragma once
-/// Bytes that a rank holds all the time: weights, gradients, optimizer state, buffers (memory.md
-/// sections 2, 6, 7; peaks 2.2-2.6).
+/// Bytes that a rank holds all the time: weights, gradients, optimizer state (memory.md section 2,
+/// peaks 2.4-2.6), dispatcher buffers (section 6), workspaces (peaks 2.2, 2.3, 2.14, 2.16).
 #include "estimate/dims.hpp"
 #include "estimate/rank_params.hpp"
+#include "estimate/terms.hpp"
 
 namespace moecast {
 
 struct RankState {
   double weights = 0, gradients = 0, optimizer = 0;
-  double host = 0;  ///< pinned host memory of an offloaded optimizer
+  double moments = 0;  ///< part of optimizer that step 1 creates at its end
+  double host = 0;     ///< pinned host memory of an offloaded optimizer
   double gradient_cast =
       0;  ///< fp32 copy of the gradient shard at the optimizer step (BF16 gradients)
+  [[nodiscard]] double total() const { return weights + gradients + optimizer; }
 };
-RankState rank_state(const Problem& p, const Layout& l, const RankParams& params);
+struct RankStateTerms {
+  Terms weights, gradients, master, moments, host, gradient_cast;
+};
+RankStateTerms rank_state_terms(const Problem& p, const Layout& l, const RankParams& params,
+                                int pp_rank);
+RankState rank_state(const Problem& p, const Layout& l, const RankParams& params, int pp_rank);
 
-/// Persistent communication buffers of the EP dispatcher.
-double dispatcher_buffer_bytes(const Problem& p, const Layout& l, const Dims& d);
-/// Workspaces inside the allocator and the sequence-parallel gather buffer.
-double workspace_bytes(const Problem& p, const Layout& l, const Dims& d, const RankParams& params,
-                       int pp_rank);
+/// Elements that DDP adds to a buffer so that every bucket divides by lcm(D, 128). Ref:
+/// megatron/core/distributed/param_and_grad_buffer.py.
+double bucket_padding(double elements, int shards, double buckets);
+
+/// Persistent communication buffers of the EP dispatcher (dispatcher_memory.cpp).
+Terms dispatcher_terms(const Problem& p, const Layout& l, const Dims& d);
+/// Workspaces inside the allocator and the sequence-parallel gather buffer (workspace_memory.cpp).
+Terms workspace_terms(const Problem& p, const Layout& l, const Dims& d, const RankParams& params,
+                      int pp_rank);
 /// Context, libraries and communicators: outside the allocator.
-double outside_allocator_bytes(const Problem& p, const Layout& l);
+Terms outside_allocator_terms(const Problem& p, const Layout& l);
+
 /// Bytes per element of the compute weights of a TE linear (row- and column-wise quantised copies
 /// included).
 double linear_weight_bytes(const Problem& p, const Layout& l);
 /// Bytes per element that the parameter all-gather moves.
 double param_gather_bytes(const Problem& p, const Layout& l);
 /// Adam state: master, first and second moment bytes per element of the shard.
-double optimizer_bytes_per_param(const Problem& p, const Layout& l);
+double optimizer_bytes_per_param(const Layout& l);
 
 }  // namespace moecast

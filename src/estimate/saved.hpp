@@ -13,12 +13,13 @@ struct SavedWriter {
   const ShardKey& key;
   const Dims dims;
   LayerMemory memory;
+  std::uint8_t captured_by = 0;  ///< CUDA-graph modules that capture what is saved next
 
   void save(std::string name, double bytes, std::uint16_t dropped_by, std::uint16_t offloaded_by,
             std::string formula) {
     if (bytes > 0)
       memory.saved.push_back(
-          {std::move(name), bytes, dropped_by, offloaded_by, std::move(formula)});
+          {std::move(name), bytes, dropped_by, offloaded_by, captured_by, std::move(formula)});
   }
   [[nodiscard]] bool low_precision() const { return key.precision != Precision::bf16; }
   /// Bytes per element of a quantised copy that waits for wgrad.
@@ -28,6 +29,8 @@ struct SavedWriter {
   [[nodiscard]] double linear_input_bytes() const {
     return low_precision() ? quantised_bytes() : 2;
   }
+  /// Bytes per element of q, k, v and the output that the attention kernel keeps.
+  [[nodiscard]] double attention_bytes() const { return problem.features.fp8_attention ? 1 : 2; }
 };
 
 void save_mixer(SavedWriter& w, const Mixer& m);

@@ -19,17 +19,19 @@ void save_norm(SavedWriter& w, const char* which, std::uint16_t dropped_by,
 
 void save_core(SavedWriter& w, const Mixer& m, double width_out) {
   const Dims& d = w.dims;
-  const double out = 2 * d.N * width_out / d.t;
+  const double out = w.attention_bytes() * d.N * width_out / d.t;
   const auto core = mask(OffloadModule::core_attn);
   w.save("attention output", out, 0,
          static_cast<std::uint16_t>(core | mask(OffloadModule::attn_proj)), "2N na dv / t");
   w.save("attention log-sum-exp", 4 * d.N * m.num_attention_heads / d.t,
          mask(RecomputeModule::core_attn), core, "4N na / t");
-  if (w.low_precision()) {
+  if (w.low_precision() && !w.problem.features.fp8_attention) {
     w.save("attention output, quantised for proj", w.quantised_bytes() * d.N * width_out / d.t, 0,
            mask(OffloadModule::attn_proj), "1N na dv / t");
   }
-  if (w.key.cp > 1 && w.key.cp_comm_type != CpCommType::all_gather) {
+  // the all-to-all exchanges keep the output on both sides of the exchange (TE 2.8 and later)
+  if (w.key.cp > 1 &&
+      (w.key.cp_comm_type == CpCommType::a2a || w.key.cp_comm_type == CpCommType::a2a_p2p)) {
     w.save("attention output before cp exchange", out, 0, core, "2N na dv / t");
   }
   if (w.problem.features.unfused_attention) {
@@ -65,7 +67,8 @@ void save_gqa(SavedWriter& w, const Mixer& m) {
              mask(RecomputeModule::core_attn), 0, "8 d s / C");
     }
   } else {
-    w.save("q, k, v", per * (q + k + v), 0, core, "2N (na + 2ng) d / t");
+    w.save("q, k, v", w.attention_bytes() * d.N * (q + k + v) / d.t, 0, core,
+           "2N (na + 2ng) d / t");
     if (m.qk_layernorm) w.save("qk norm input", per * (q + k), 0, 0, "2N (na + ng) d / t");
   }
   if (m.attention_output_gate)
@@ -80,7 +83,7 @@ void save_mla(SavedWriter& w, const Mixer& m) {
   w.save("q LoRA output and norm", 4.0 * m.q_lora_rank * d.n, 0, 0, "4 n rq");
   w.save("kv LoRA output and norm", 2 * d.n * (2.0 * m.kv_lora_rank + m.qk_pos_emb_head_dim), 0, 0,
          "2n (2 rk + dr)");
-  w.save("q, k, v", 2 * d.N * heads * (2 * qk + m.v_head_dim) / d.t,
+  w.save("q, k, v", w.attention_bytes() * d.N * heads * (2 * qk + m.v_head_dim) / d.t,
          mask(RecomputeModule::mla_up_proj), mask(OffloadModule::core_attn),
          "2N na (2 (dq + dr) + dv) / t");
   if (!w.problem.features.transformer_engine) {
@@ -104,26 +107,34 @@ void save_csa(SavedWriter& w, const Mixer& m) {
   w.save("o LoRA", 2 * d.N * m.o_groups * m.o_lora_rank / d.t, 0, 0, "2N go ro / t");
 }
 
-/// Gated delta net: projections, convolution, l2-normalised keys repeated to the value heads,
-/// gates, chunk states (64 tokens).
+/// Gated delta net. The in-projection's output is copied apart (convolution input, gate) and freed;
+/// the recurrence keeps what flash-linear-attention's chunk_gated_delta_rule saves (chunks of 64
+/// tokens, states are recomputed in backward). Ref: megatron/core/ssm/gated_delta_net.py; fla
+/// ops/gated_delta_rule/chunk.py, modules/l2norm.py.
 void save_gdn(SavedWriter& w, const Mixer& m) {
   const Dims& d = w.dims;
   const double qk = static_cast<double>(m.linear_num_key_heads) * m.linear_key_head_dim;
   const double v = static_cast<double>(m.linear_num_value_heads) * m.linear_value_head_dim;
   const double expanded = static_cast<double>(m.linear_num_value_heads) * m.linear_key_head_dim;
-  const double per = 2 * d.N / d.t;
+  const double per = 2 * d.N / d.t, nv = m.linear_num_value_heads;
+  constexpr auto norm_out = mask(RecomputeModule::gdn_norm_out);
   save_norm(w, "attention", 0, OffloadModule::attn_norm);
-  w.save("in proj output", per * (2 * qk + 2 * v + 2 * m.linear_num_value_heads), 0, 0,
-         "2N (2qk + 2v + 2nv) / t");
-  w.save("conv output", per * (2 * qk + v), 0, 0, "2N (2qk + v) / t");
-  w.save("normalised q, k by value head", per * 2 * expanded, 0, 0, "4N nv dk / t");
-  w.save("gates and decay", 8 * d.N * m.linear_num_value_heads / d.t, 0, 0, "8N nv / t");
-  w.save("chunk states", 2 * d.N * v * m.linear_key_head_dim / 64 / d.t, 0, 0,
-         "2N nv dv dk / 64 / t");
-  w.save("scan output", per * v, mask(RecomputeModule::gdn_norm_out), 0, "2N v / t");
-  w.save("gated norm output", per * v, mask(RecomputeModule::gdn_norm_out), 0, "2N v / t");
+  w.save("conv input", per * (2 * qk + v), 0, 0, "2N (2qk + v) / t");
+  w.save("normalised q, k", per * 2 * qk, 0, 0, "4N qk / t");
+  if (expanded > qk)
+    w.save("q, k repeated to value heads", per * 2 * expanded, 0, 0, "4N nv dk / t");
+  w.save("v", per * v, 0, 0, "2N v / t");
+  w.save("gates and decay, fp32", 16 * d.N * nv / d.t, 0, 0, "16N nv / t");
+  w.save("chunk inverse", per * 64 * nv, 0, 0, "2N 64 nv / t");
+  w.save("scan output", per * v, 0, 0, "2N v / t");
+  w.save("output gate", per * v, 0, 0, "2N v / t");
+  w.save("normed scan output", per * v, norm_out, 0, "2N v / t");
+  w.save("gated output", w.linear_input_bytes() * d.N * v / d.t, norm_out, 0, "2N v / t");
 }
 
+/// Mamba-2 through mamba_split_conv1d_scan_combined, which keeps its input and the ungated scan
+/// output and recomputes convolution and chunk states in backward. Ref:
+/// megatron/core/ssm/mamba_mixer.py; mamba_ssm/ops/triton/ssd_combined.py.
 void save_mamba(SavedWriter& w, const Mixer& m) {
   const Dims& d = w.dims;
   const double inner = static_cast<double>(m.mamba_num_heads) * m.mamba_head_dim;
@@ -132,16 +143,15 @@ void save_mamba(SavedWriter& w, const Mixer& m) {
   save_norm(w, "mamba", 0, OffloadModule::attn_norm);
   w.save("in proj output", per * (2 * inner + state + m.mamba_num_heads), 0, 0,
          "2N (2di + 2GS + H) / t");
-  w.save("conv output", per * (inner + state), 0, 0, "2N (di + 2GS) / t");
-  w.save("chunk states", 4 * d.N * inner * m.mamba_state_dim / 128 / d.t, 0, 0,
-         "4N di S / 128 / t");
   w.save("scan output", per * inner, 0, 0, "2N di / t");
-  w.save("gated norm output", per * inner, 0, 0, "2N di / t");
+  w.save("gated scan output", per * inner, 0, 0, "2N di / t");
+  w.save("group norm output", w.linear_input_bytes() * d.N * inner / d.t, 0, 0, "2N di / t");
 }
 
 }  // namespace
 
 void save_mixer(SavedWriter& w, const Mixer& m) {
+  w.captured_by = mask(m.kind == MixerKind::mamba ? GraphModule::mamba : GraphModule::attn);
   switch (m.kind) {
     case MixerKind::none:
       return;

@@ -31,7 +31,7 @@ double optimizer_seconds(const Problem& p, const Layout& l, const RankParams& pa
   const double edp = l.distributed_optimizer ? std::max(1, l.edp(p.world)) : 1;
   const double shard = params.dense / dp + params.expert / edp;
   const double g = gradient_bytes(l);
-  const double state = optimizer_bytes_per_param(p, l);
+  const double state = optimizer_bytes_per_param(l);
   const double cast = l.grad_dtype == DType::fp32 ? 0 : g + 4;
   const double on_gpu = 1 - l.optimizer_offload_fraction;
   const double shard_bytes = g + cast + on_gpu * (4 + 2 * state + 2);

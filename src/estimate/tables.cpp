@@ -177,7 +177,7 @@ Result<MeshTables> make_mesh_tables(const Problem& p, const Layout& l, MeshCache
   for (int r = 0; r < l.pp; ++r) {
     for (int c = 0; c < l.vpp; ++c) t.stages.push_back(count_stage(p, t.plan.at(r, c)));
     t.params.push_back(rank_params(p, l, t.plan, r));
-    t.states.push_back(rank_state(p, l, t.params.back()));
+    t.states.push_back(rank_state(p, l, t.params.back(), r));
     t.least_tail = std::max(t.least_tail, optimizer_seconds(p, l, t.params.back()));
   }
   t.least_tail += step_fixed_seconds(p);

@@ -51,9 +51,17 @@ Json imported_model_json(const ModelSpec& model, int seq_length) {
           {"warnings", model.warnings}};
 }
 
+namespace {
+
+void add_figure(Json& row, const char* name, const std::optional<ValidatedRow::Figure>& figure) {
+  if (figure) row[name] = {{"predicted", figure->predicted}, {"measured", figure->measured}};
+}
+
+}  // namespace
+
 Json validation_json(const Validation& validation) {
   Json rows = Json::array();
-  for (const ValidatedRow& row : validation.rows)
+  for (const ValidatedRow& row : validation.rows) {
     rows.push_back({{"id", row.id},
                     {"predicted_tflops_per_gpu", or_null(row.predicted_tflops_per_gpu)},
                     {"measured_tflops_per_gpu", or_null(row.measured_tflops_per_gpu)},
@@ -63,6 +71,10 @@ Json validation_json(const Validation& validation) {
                     {"memory_error_pct", or_null(row.memory_error_pct)},
                     {"status", row.status},
                     {"detail", row.detail}});
+    add_figure(rows.back(), "at_rest_gib", row.at_rest_gib);
+    add_figure(rows.back(), "reserved_gib", row.reserved_gib);
+    add_figure(rows.back(), "params_rank", row.params_rank);
+  }
   return {{"schema", "moecast/validate@1"},
           {"rows", rows},
           {"summary", validation.summary},

@@ -14,8 +14,10 @@ Json item_json(const MemoryItem& item) {
 
 Json rank_json(const RankMemory& rank, bool detail) {
   Json tree = {{"pp_rank", rank.pp_rank},
+               {"params", rank.params},
                {"peak_gib", in_gib(rank.peak)},
                {"peak_reserved_gib", in_gib(rank.peak_reserved)},
+               {"peak_first_step_gib", in_gib(rank.peak_first_step)},
                {"weights_gib", in_gib(rank.weights)},
                {"gradients_gib", in_gib(rank.gradients)},
                {"optimizer_gib", in_gib(rank.optimizer)},

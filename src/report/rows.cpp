@@ -7,6 +7,7 @@
 
 #include "core/csv.hpp"
 #include "core/document.hpp"
+#include "report/memory_figures.hpp"
 
 namespace moecast {
 namespace rows {
@@ -76,6 +77,7 @@ MeasuredRow row_of(const CsvTable& table, const CsvRow& record) {
   row.tflops_per_gpu = measured(row, "tflops_per_gpu");
   row.step_time_s = measured(row, "step_time_s");
   row.peak_mem_gib = measured(row, "peak_mem_gib");
+  read_memory_figures(row);
   return row;
 }
 
@@ -113,6 +115,7 @@ Result<std::vector<MeasuredRow>> read_measured_rows(const std::string& path,
     rows::express(row, base_dir);
     rows.push_back(std::move(row));
   }
+  rows::read_allocator_groups(rows);
   return rows;
 }
 

@@ -32,8 +32,12 @@ void read_offload(MeasuredRow& row, Run& run);
 void read_cuda_graph(MeasuredRow& row, Run& run);
 void read_fsdp(MeasuredRow& row, Run& run);
 void read_optimizer(MeasuredRow& row, Run& run);
+/// Releases of Megatron-Bridge.
+bool bridge_release(const std::string& release);
 /// `known` are the features that stack files name.
 void read_features(MeasuredRow& row, Run& run, const std::map<std::string, bool>& known);
+/// In an A/B group where a row states expandable segments, the others ran without.
+void read_allocator_groups(std::vector<MeasuredRow>& rows);
 void read_routing(MeasuredRow& row, Run& run);
 
 /// Megatron's split when embedding and loss count as slots: (layers + embedding + loss) / (pp vpp)

@@ -162,6 +162,12 @@ void complete_from_evidence(MeasuredRow& row, Run& run) {
   }
 }
 
+/// SimuMax's harness (releases "v1.x") runs context parallelism by all-to-all; Megatron's default
+/// is p2p.
+void read_context_exchange(const MeasuredRow& row, Run& run) {
+  if (cell(row, "release").rfind("v1.", 0) == 0) run.layout.cp_comm_type = CpCommType::a2a;
+}
+
 void read_layout_columns(MeasuredRow& row, Run& run) {
   if (const std::string sp = cell(row, "sequence_parallel"); sp == "True" || sp == "False") {
     run.layout.sequence_parallel = sp == "True" ? Tristate::on : Tristate::off;
@@ -171,6 +177,7 @@ void read_layout_columns(MeasuredRow& row, Run& run) {
   read_recompute(row, run);
   read_offload(row, run);
   read_fsdp(row, run);
+  read_context_exchange(row, run);
   read_optimizer(row, run);
   complete_from_evidence(row, run);
 }

@@ -1,6 +1,7 @@
 /// Columns that hold key=value lists, and what they switch on.
 #include <algorithm>
 #include <regex>
+#include <set>
 
 #include <fmt/format.h>
 
@@ -116,6 +117,8 @@ bool set_number(const Setting& s, Run& run) {
   return true;
 }
 
+constexpr const char* kAllocator = "PYTORCH_CUDA_ALLOC_CONF";
+
 /// Environment variables that change time and that some rows state only in words.
 void read_environment(const MeasuredRow& row, Run& run) {
   static const std::regex kVariable(
@@ -125,22 +128,20 @@ void read_environment(const MeasuredRow& row, Run& run) {
   for (std::sregex_iterator hit(notes.begin(), notes.end(), kVariable), end; hit != end; ++hit) {
     run.software.env[(*hit)[1].str()] = (*hit)[2].str();
   }
+  if (notes.find("expandable_segments:True") != std::string::npos)
+    run.software.env[kAllocator] = "expandable_segments:True";
 }
 
 }  // namespace
 
-namespace {
-
-/// Releases of Megatron-Bridge, whose performance recipes all reduce gradients in BF16
-/// (perf_recipes/_common.py) unless a row says more.
+/// Their performance recipes all reduce gradients in BF16 (perf_recipes/_common.py) unless a row
+/// says more.
 bool bridge_release(const std::string& release) {
   for (const char* start : {"25.", "26.", "main ", "branch ", "bridge "}) {
     if (release.rfind(start, 0) == 0) return release.find("NeMo 2") == std::string::npos;
   }
   return false;
 }
-
-}  // namespace
 
 void read_optimizer(MeasuredRow& row, Run& run) {
   bool bf16_reduce =
@@ -153,6 +154,19 @@ void read_optimizer(MeasuredRow& row, Run& run) {
   }
   // The gradient buffer is what is reduced; main_grads is the optimizer's copy of its shard.
   if (bf16_reduce) run.layout.grad_dtype = DType::bf16;
+}
+
+void read_allocator_groups(std::vector<MeasuredRow>& rows) {
+  std::set<std::string> groups;
+  for (const MeasuredRow& row : rows) {
+    if (row.run && row.run->software.env.count(kAllocator) == 1)
+      groups.insert(cell(row, "ab_group"));
+  }
+  groups.erase("");
+  for (MeasuredRow& row : rows) {
+    if (row.run && groups.count(cell(row, "ab_group")) == 1)
+      row.run->software.env.try_emplace(kAllocator, "expandable_segments:False");
+  }
 }
 
 void read_features(MeasuredRow& row, Run& run, const std::map<std::string, bool>& known) {

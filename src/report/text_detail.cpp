@@ -11,7 +11,7 @@ using Align = Table::Align;
 
 void add_items(const MemoryItem& item, int depth, Table& table) {
   table.add({std::string(static_cast<std::size_t>(2 * depth), ' ') + item.name,
-             item.bytes.value > 0 ? fmt::format("{:.3f}", in_gib(item.bytes)) : "",
+             item.bytes.value != 0 ? fmt::format("{:.3f}", in_gib(item.bytes)) : "",
              item.count > 0 ? fmt::format("{:g}", item.count) : "", item.formula},
             depth == 0);
   for (const MemoryItem& child : item.children) add_items(child, depth + 1, table);

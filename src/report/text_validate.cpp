@@ -37,6 +37,27 @@ std::string summary_text(const Json& summary, const Style& style) {
              number(memory, "n", "{:.0f}"));
 }
 
+/// What rows say about memory besides their peak, one line each.
+std::string memory_text(const Json& summary) {
+  const Json more = child(child(summary, "memory"), "more");
+  const auto errors = [&](const char* key, const char* name) {
+    const Json part = child(more, key);
+    if (part.value("n", 0) == 0) return std::string();
+    return fmt::format("{}: MAPE {} %, worst {} % over {} rows\n", name,
+                       number(part, "mape_pct", "{:.2f}"), number(part, "max_ape_pct", "{:.2f}"),
+                       number(part, "n", "{:.0f}"));
+  };
+  const auto score = [](const Json& part, const char* name) {
+    if (part.value("n", 0) == 0) return std::string();
+    return fmt::format("{}: {} of {}\n", name, part.value("right", 0), part.value("n", 0));
+  };
+  return errors("at_rest", "memory at rest") + errors("params_per_rank", "parameters per rank") +
+         errors("reserved", "memory reserved") +
+         score(child(more, "ran_and_fits"), "rows that ran and are forecast to fit") +
+         score(child(summary, "oom"), "rows out of memory and forecast not to fit") +
+         score(child(more, "ab_deltas"), "one-knob memory changes within 3 GiB or 30 %");
+}
+
 std::string by_text(const std::string& title, const Json& parts, const Style& style) {
   if (!parts.is_object() || parts.empty()) return "";
   Table table({{title, Align::left}, {"rows"}, {"MAPE %"}, {"median %"}, {"bias %"}});
@@ -111,7 +132,8 @@ std::string pair_text(const Json& groups, const Style& style) {
 
 std::string validation_text(const Validation& v, const Style& style) {
   const Json by = child(v.summary, "by");
-  return summary_text(v.summary, style) + by_text("system", child(by, "system"), style) +
+  return summary_text(v.summary, style) + memory_text(v.summary) +
+         by_text("system", child(by, "system"), style) +
          by_text("model", child(by, "model"), style) +
          by_text("precision", child(by, "precision"), style) + worst_text(v.rows, style) +
          pair_text(v.groups, style);

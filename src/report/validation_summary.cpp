@@ -5,6 +5,7 @@
 #include <map>
 #include <numeric>
 
+#include "report/memory_figures.hpp"
 #include "report/rows.hpp"
 
 namespace moecast {
@@ -126,23 +127,13 @@ std::optional<double> spearman(const std::vector<double>& a, const std::vector<d
   return xy / std::sqrt(xx * yy);
 }
 
-double predicted_peak_gib(const Estimate& estimate, const std::string& mem_basis) {
-  const bool first_rank = mem_basis.find("rank-0") != std::string::npos;
-  const bool reserved = mem_basis.find("reserved") != std::string::npos;
-  Bytes peak;
-  for (const RankMemory& rank : estimate.ranks) {
-    if (first_rank && rank.pp_rank != 0) continue;
-    peak = max(peak, reserved ? rank.peak_reserved : rank.peak);
-  }
-  return in_gib(peak);
-}
-
 void compare(const MeasuredRow& row, const Estimate& estimate, ValidatedRow& out) {
   out.predicted_tflops_per_gpu = estimate.tflops_per_gpu;
-  out.predicted_peak_gib = predicted_peak_gib(estimate, row.mem_basis);
+  out.predicted_peak_gib = predicted_peak_gib(row, estimate);
   if (row.tflops_per_gpu) out.error_pct = error_pct(estimate.tflops_per_gpu, *row.tflops_per_gpu);
   if (row.peak_mem_gib)
     out.memory_error_pct = error_pct(*out.predicted_peak_gib, *row.peak_mem_gib);
+  compare_memory(row, estimate, out);
 }
 
 Json validation_summary(const std::vector<MeasuredRow>& rows,
@@ -162,6 +153,7 @@ Json validation_summary(const std::vector<MeasuredRow>& rows,
   Json summary = time.summary();
   summary["spearman"] = json(spearman(predicted, measured));
   summary["memory"] = memory.summary();
+  summary["memory"]["more"] = memory_summary(rows, validated);
   summary["oom"] = out_of_memory(rows, validated);
   summary["ab"] = ab_score(groups);
   summary["coverage"] = {{"n", validated.size()}, {"forecast", forecasts}};

@@ -9,9 +9,6 @@
 
 namespace moecast {
 
-/// Allocated on the largest rank, unless mem_basis names rank 0 or reserved memory.
-double predicted_peak_gib(const Estimate& estimate, const std::string& mem_basis);
-
 /// Fills the predicted and measured figures and their errors.
 void compare(const MeasuredRow& row, const Estimate& estimate, ValidatedRow& out);
 

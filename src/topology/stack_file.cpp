@@ -25,6 +25,7 @@ class StackReader {
     if (const Node* features = top_.get("features")) read_features(*features);
     read_env();
     file_.fragmentation = number("fragmentation", 0.0, 1.0);
+    file_.fragmentation_default_allocator = number("fragmentation_default_allocator", 0.0, 1.0);
     file_.context_gib = number("context_gib", 0.0, 64.0);
     file_.communicator_gib = number("communicator_gib", 0.0, 64.0);
     file_.host_factor = number("host_factor", 0.01, 100.0);
@@ -134,6 +135,8 @@ Stack StackFile::applied_to(Stack under) const {
   for (const auto& [key, source] : sources) under.sources[key] = source;
   under.transformer_engine = transformer_engine.value_or(under.transformer_engine);
   under.fragmentation = fragmentation.value_or(under.fragmentation);
+  under.fragmentation_default_allocator =
+      fragmentation_default_allocator.value_or(under.fragmentation_default_allocator);
   if (context_gib) under.context = gibibytes(*context_gib);
   if (communicator_gib) under.communicator = gibibytes(*communicator_gib);
   under.host_factor = host_factor.value_or(under.host_factor);

@@ -17,8 +17,8 @@ struct StackFile {
   std::vector<std::string> aliases;         ///< a guess by date
   Software software;
   std::optional<bool> transformer_engine;
-  std::optional<double> fragmentation, context_gib, communicator_gib, host_factor,
-      memory_kernel_factor;
+  std::optional<double> fragmentation, fragmentation_default_allocator, context_gib,
+      communicator_gib, host_factor, memory_kernel_factor;
   std::map<std::string, std::string> sources;
 
   /// What this file says laid over `under`.

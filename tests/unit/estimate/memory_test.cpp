@@ -92,7 +92,7 @@ TEST_CASE("BF16 with fp32 gradients takes 18 bytes per parameter, sharded 6 + 12
   Layout l = layout_of(1, 8);
   const RankParams params = params_of(p, l);
   const auto bytes = [&] {
-    const RankState s = rank_state(p, l, params);
+    const RankState s = rank_state(p, l, params, 0);
     return s.weights + s.gradients + s.optimizer;
   };
   l.distributed_optimizer = false;
@@ -103,7 +103,7 @@ TEST_CASE("BF16 with fp32 gradients takes 18 bytes per parameter, sharded 6 + 12
   l.grad_dtype = DType::bf16;
   CHECK_THAT(bytes(),
              WithinRel(4 * params.total() + 12 * (params.dense / 32 + params.expert / 4), 1e-12));
-  CHECK_THAT(rank_state(p, l, params).gradient_cast,
+  CHECK_THAT(rank_state(p, l, params, 0).gradient_cast,
              WithinRel(4 * (params.dense / 32 + params.expert / 4), 1e-12));
 }
 
@@ -112,9 +112,9 @@ TEST_CASE("optimizer offload moves the moments: 8 bytes per sharded parameter, 1
   Layout l = layout_of(1, 8);
   const RankParams params = params_of(p, l);
   const double shard = params.dense / 32 + params.expert / 4;
-  const double before = rank_state(p, l, params).optimizer;
+  const double before = rank_state(p, l, params, 0).optimizer;
   l.optimizer_offload_fraction = 0.5;
-  const RankState s = rank_state(p, l, params);
+  const RankState s = rank_state(p, l, params, 0);
   CHECK_THAT(before - s.optimizer, WithinRel(8 * 0.5 * shard, 1e-12));
   CHECK_THAT(s.host, WithinRel(16 * 0.5 * shard, 1e-12));
 }
@@ -177,7 +177,7 @@ TEST_CASE("workspaces: cuBLAS, grouped GEMM, gather buffer, and the previous inp
   const Problem p = problem_of("qwen3-30b-a3b", "dgx-h100", 8);
   const RankParams none;
   const auto bytes = [&](const Layout& l, int rank) {
-    return workspace_bytes(p, l, make_dims(p, shard_key(l)), none, rank);
+    return workspace_terms(p, l, make_dims(p, shard_key(l)), none, rank).total();
   };
   CHECK(bytes(layout_of(1, 8), 0) == (64 + 128) * kMib);
   CHECK(bytes(layout_of(2, 8), 0) == (64 + 128) * kMib + 2.0 * 2048 * 4096);          // 2 h N
@@ -191,7 +191,7 @@ TEST_CASE("DeepEP and HybridEP buffers match the sizes of their sources") {
   const auto bytes = [](const Problem& problem, Dispatcher d, int ep) {
     Layout l = layout_of(1, ep);
     l.dispatcher = d;
-    return dispatcher_buffer_bytes(problem, l, make_dims(problem, shard_key(l)));
+    return dispatcher_terms(problem, l, make_dims(problem, shard_key(l))).total();
   };
   CHECK_THAT(bytes(p, Dispatcher::deepep, 8) / kMib, WithinRel(320, 0.01));
   CHECK_THAT(bytes(p, Dispatcher::deepep, 16) / kMib, WithinRel(440, 0.01));

@@ -1,3 +1,4 @@
+#include "report/memory_figures.hpp"
 #include "report/validation_summary.hpp"
 
 #include <cmath>
@@ -161,11 +162,41 @@ TEST_CASE(
 TEST_CASE("the predicted peak is the kind of figure and the rank that mem_basis names") {
   Estimate estimate;
   estimate.ranks = {rank(0, 60, 70), rank(1, 65, 72), rank(2, 50, 90)};
-  CHECK_THAT(predicted_peak_gib(estimate, "max allocated"), WithinRel(65.0, 1e-12));
-  CHECK_THAT(predicted_peak_gib(estimate, "rank-0 measured peak (converted from decimal GB)"),
-             WithinRel(60.0, 1e-12));
-  CHECK_THAT(predicted_peak_gib(estimate, "max reserved"), WithinRel(90.0, 1e-12));
-  CHECK_THAT(predicted_peak_gib(estimate, "rank-0 reserved"), WithinRel(70.0, 1e-12));
+  estimate.ranks[0].peak_first_step = gibibytes(48);
+  estimate.ranks[0].peak_before_graphs = gibibytes(58);
+  const auto predicted = [&](const char* basis, const char* notes = "", const char* release = "") {
+    MeasuredRow row;
+    row.mem_basis = basis;
+    row.columns = {{"notes", notes}, {"release", release}};
+    return predicted_peak_gib(row, estimate);
+  };
+  CHECK_THAT(predicted("max allocated"), WithinRel(65.0, 1e-12));
+  const char* rank_0 = "rank-0 measured peak (converted from decimal GB)";
+  CHECK_THAT(predicted(rank_0), WithinRel(60.0, 1e-12));
+  CHECK_THAT(predicted("max reserved"), WithinRel(90.0, 1e-12));
+  CHECK_THAT(predicted("rank-0 reserved"), WithinRel(70.0, 1e-12));
+  CHECK_THAT(predicted(rank_0, "figure = peak after iteration 1"), WithinRel(48.0, 1e-12));
+  // Bridge prints the peak of iteration 2, per-layer graphs are captured after iteration 3
+  estimate.run.layout.cuda_graph_impl = CudaGraphImpl::transformer_engine;
+  CHECK_THAT(predicted(rank_0, "", "26.04"), WithinRel(58.0, 1e-12));
+  CHECK_THAT(predicted(rank_0, "", "mcore dev"), WithinRel(60.0, 1e-12));
+}
+
+TEST_CASE("at-rest memory, reserved memory and parameters are read from columns or from notes") {
+  MeasuredRow row;
+  row.columns = {{"notes",
+                  "at rest 52.297 GiB, reserved 65.898 GiB, device used 68.348 GiB, params on rank "
+                  "0 3114814464, optimizer 42.0 ms"}};
+  read_memory_figures(row);
+  CHECK(row.at_rest_gib == 52.297);
+  CHECK(row.reserved_gib == 65.898);
+  CHECK(row.params_rank == 3114814464.0);
+  row.columns["at_rest_gib"] = "50";
+  read_memory_figures(row);
+  CHECK(row.at_rest_gib == 50.0);
+  row.columns = {{"notes", "reserved 67.228, after step 1"}};  // decimal GB: no unit, not read
+  read_memory_figures(row);
+  CHECK(!row.reserved_gib);
 }
 
 TEST_CASE("memory errors count rows with a measured peak, out-of-memory rows must not fit") {
