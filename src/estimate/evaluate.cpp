@@ -74,6 +74,7 @@ Outcome Evaluator::evaluate(const Layout& l, Depth depth, Estimate* detail, bool
       rank.peak = bytes(allocated);
       rank.peak_reserved = bytes(reserved_bytes(p_, l, allocated));
       rank.outside_allocator = bytes(outside_allocator_terms(p_, l).total());
+      rank.at_rest = bytes(peak.at_rest);
       rank.peak_before_graphs = bytes(peak.before_graphs);
       rank.peak_first_step = bytes(peak.first_step);
       rank.host = bytes(peak.host);

@@ -14,7 +14,7 @@ void save_mlp_norm(SavedWriter& w, std::uint16_t dropped_by, bool plain_output) 
   w.save("mlp norm input", 2 * d.h * d.n, 0, mask(OffloadModule::mlp_norm), "2hn");
   w.save("mlp norm output", (plain_output ? 2 : w.linear_input_bytes()) * d.h * d.n, dropped_by,
          mask(OffloadModule::mlp_norm), "2hn");
-  w.save("mlp norm rstd", 4 * d.n, 0, 0, "4n");
+  w.save("mlp norm rstd", 4 * d.n, dropped_by, 0, "4n");
 }
 
 void save_dense_mlp(SavedWriter& w) {
@@ -52,6 +52,7 @@ void save_router(SavedWriter& w) {
   const bool te = w.problem.features.transformer_engine;
   const double per_token = 17 * E + (aux && te ? 4 * E : 0) + (te ? 12 : 20) * k;
   const double kept = 5 * E;
+  w.memory.attributes = kept * d.n;
   w.save("router probs and map", kept * d.n, 0, 0, "5E n");
   w.save("router scores, top-k, index maps", (per_token - kept) * d.n, kMoe, 0,
          "(12E + 4E aux + 12k) n");
@@ -71,21 +72,43 @@ void save_experts(SavedWriter& w) {
   w.save("routed probs", 4 * R, kMoe, 0, "4R");
 
   const double dy = 2 * d.h * d.n;
-  const double e = w.problem.features.sequential_experts ? 1 : std::max(1.0, d.local_experts);
+  const double e = std::max(1.0, d.local_experts);
+  Transient& worst = w.memory.backward;
+  if (local && w.problem.features.sequential_experts) {
+    // one expert at a time; the GEMM accumulates, so only a dummy gradient is allocated
+    const double w2 = hx * f, w1 = d.glu * w2;
+    worst.consider(
+        dy + 2 * hx * R +
+            std::max({2 * hx * R, 2 * f * R / e + 2 * w2, 2 * hx * R / e - 2 * f * R / e + 2 * w1}),
+        "one expert's backward: dY + 2hx R + max(2hx R, (2fe R)/e + 2w2, ...)");
+    return;
+  }
   const double x = local ? 4 * e * hx * f : 0;  // bf16 weight gradient and its dummy
   const double fc2 = dy + 2 * hx * R + 2 * f * R + x;
-  const double act = dy + 2 * d.glu * f * R;
+  const double act = dy + 2 * d.glu * f * R + (local ? 4 * R : 0);
   const double fc1 = dy - 2 * f * R + 2 * hx * R + x * d.glu;
-  Transient& worst = w.memory.backward;
   worst.consider(fc2, local ? "expert fc2 backward: dY + 2hx R + 2fe R + 4e hx fe"
                             : "expert fc2 backward: dY + 2hx R + 2fe R");
   worst.consider(act, "expert act backward: dY + 2u fe R");
   worst.consider(fc1, local ? "expert fc1 backward: dY - 2fe R + 2hx R + 4e u hx fe"
                             : "expert fc1 backward: dY - 2fe R + 2hx R");
-  const bool shared = w.problem.model.moe.moe_shared_expert_intermediate_size > 0;
-  // combine of the forward: permuted send rows, received rows, expert output and its unsorted copy,
-  // combined rows, layer output
-  w.memory.forward_combine = local ? 0 : 4 * 2 * hx * R + 2 * d.h * d.n * (shared ? 2 : 1);
+}
+
+/// Combine of the forward: permuted send rows, received rows, expert output and its unsorted copy,
+/// combined rows, layer output. Without an exchange the local stack has one copy less (recorded on
+/// an H200, bench/memory_probe).
+void save_combine(SavedWriter& w) {
+  const Dims& d = w.dims;
+  const double rows = 2 * d.expert_width * d.rows_held, output = 2 * d.h * d.n;
+  const double shared =
+      w.problem.model.moe.moe_shared_expert_intermediate_size > 0 ? 2 * d.h * d.n : 0;
+  const bool exchange = w.key.ep * w.key.etp > 1;
+  if (w.problem.features.transformer_engine) {
+    w.memory.forward_combine = 4 * rows + output + shared;
+  } else {
+    w.memory.forward_combine = (exchange ? 4 * rows + output : 3 * rows) + 4 * d.rows_held + shared;
+    w.memory.refill_moe_act = 4 * d.expert_ffn * d.rows_held;
+  }
 }
 
 void save_shared(SavedWriter& w) {
@@ -139,17 +162,18 @@ LayerMemory layer_memory(const Problem& p, const ShardKey& k, const LayerKind& l
   w.memory.input = 2 * d.h * d.n;
   w.memory.backward.consider(2 * d.h * d.n + 2 * d.h * d.N, "attention backward: dY + 2hN");
   save_mixer(w, p.model.mixers[layer.mixer]);
+  if (!p.features.transformer_engine) w.memory.refill_norms = 4 * d.h * d.n + 4 * d.n;
   if (layer.ffn == FfnKind::dense) save_dense_mlp(w);
   if (layer.ffn == FfnKind::moe) {
     w.captured_by = mask(GraphModule::moe_router) | mask(GraphModule::moe);
     save_mlp_norm(w, mask(RecomputeModule::layernorm), true);
-    const double before = w.memory.stored(0);
+    w.memory.leftover = 4 * d.h * d.n;
     save_router(w);
     w.captured_by = mask(GraphModule::moe);
     save_latent(w);
     save_experts(w);
+    save_combine(w);
     save_shared(w);
-    w.memory.moe_part = w.memory.stored(0) - before;
   }
   if (p.model.hyper_connections > 1) {
     // every block keeps the other residual streams and the mixed input
@@ -173,11 +197,14 @@ HeadMemory head_memory(const Problem& p, const ShardKey& k) {
     m.out_layer = 2 * logits + 2 * d.h * d.N + (k.sequence_parallel ? 2 * d.h * d.n : 0);
     m.out_layer_formula = "2N V / t + 2hN (+ 2hn with SP)";
   } else {
-    m.loss = 10 * logits;  // bf16 logits, fp32 logits, fp32 exponentials (measured 10.0 bytes per
-                           // token and word)
-    m.loss_formula = "native cross entropy: 10 N V / t";
-    m.out_layer = 2 * logits + 2 * d.h * d.N;
-    m.out_layer_formula = "2N V / t + 2hN";
+    // compiled whole: bf16 logits, fp32 logits, fp32 exponentials (10.0 bytes per token and word
+    // recorded on an H200, bench/memory_probe); eager works in place
+    const bool eager = p.features.unfused_kernels;
+    m.loss = (eager ? 6 : 10) * logits;
+    m.loss_formula =
+        eager ? "eager cross entropy: 6 N V / t" : "compiled cross entropy: 10 N V / t";
+    m.out_layer = 2 * logits + 2 * d.h * d.N + 2 * d.h * d.vocab;
+    m.out_layer_formula = "2N V / t + 2hN + 2h V / t";
   }
   return m;
 }

@@ -31,17 +31,18 @@ struct Transient {
     formula = by;
   }
 };
-/// Permuted send rows, received rows, expert output and its unsorted copy, combined rows, output.
+/// TE: permuted send rows, received rows, expert output and its unsorted copy, combined rows,
+/// output.
 inline constexpr const char* kCombineFormula = "8 hx R + 2hn (+ 2hn with shared experts)";
 
 struct LayerMemory {
   std::vector<SavedTensor> saved;
-  double input = 0;        ///< 2hn: what full recompute keeps
-  double kept_by_moe = 0;  ///< what recomputing the whole MoE block still keeps
-  double forward_combine =
-      0;                ///< more than `saved` at the combine of the forward (T, alltoall: 2.10)
-  Transient backward;   ///< more than `saved` in the worst moment of the layer's backward
-  double moe_part = 0;  ///< everything the MoE block saves: the transient of recomputing it
+  double input = 0;            ///< 2hn: what full recompute keeps
+  double forward_combine = 0;  ///< more than `saved` at the combine of the forward (alltoall: 2.10)
+  Transient backward;          ///< more than `saved` in the worst moment of the layer's backward
+  double attributes = 0;  ///< what the dispatcher holds between steps (probabilities and map: 5En)
+  double leftover = 0;    ///< kept after a recomputed MoE block until it runs again: 4hn
+  double refill_moe_act = 0, refill_norms = 0;  ///< second copies while discarded outputs return
   [[nodiscard]] double stored(std::uint16_t recompute) const;
   [[nodiscard]] double offloadable(std::uint16_t recompute, std::uint16_t offload) const;
   /// Part of stored() that graphs of these modules capture (0xff: all).

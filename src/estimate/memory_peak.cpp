@@ -50,16 +50,44 @@ LayoutMemory::LayoutMemory(const Problem& p, const Layout& l, const ShardTables&
     LayerBytes& b = selective_[i];
     b.offloaded = u.offloadable * l.offload_fraction;
     b.stored = u.stored - b.offloaded;
-    b.rebuild = (recompute_ & mask(RecomputeModule::moe)) != 0 ? c.memory.moe_part : 0;
+    b.rebuild = rebuilt_selectively(c.memory);
     if (!full_) continue;
     LayerBytes& f = recomputed_[i];
     f.stored = c.memory.input;
-    f.rebuild = c.memory.stored(0);
+    f.rebuild = c.memory.stored(0) - c.memory.attributes;
     if (l.recompute_method == RecomputeMethod::uniform && l.recompute_num_layers > 1) {
       f.stored /= l.recompute_num_layers;
       f.rebuild *= l.recompute_num_layers;
     }
   }
+}
+
+/// Transient of selective recomputation in one layer's backward: the whole MoE block returns with
+/// its input's gradient; outputs that were discarded return beside their copies.
+double LayoutMemory::rebuilt_selectively(const LayerMemory& m) const {
+  const auto has = [&](RecomputeModule module) { return (recompute_ & mask(module)) != 0; };
+  double sum = 0;
+  if (has(RecomputeModule::moe) && m.leftover > 0)
+    sum += m.stored(0) - m.stored(mask(RecomputeModule::moe)) + m.input;
+  if (has(RecomputeModule::moe_act)) sum += m.refill_moe_act;
+  if (has(RecomputeModule::layernorm)) sum += m.refill_norms;
+  return sum;
+}
+
+/// The dispatcher's attributes, and behind recomputed MoE blocks the input and its gradient that
+/// the held probabilities keep alive until the block runs again (bench/memory_probe).
+double LayoutMemory::between_steps(const StageCounts& stage) const {
+  double sum = 0;
+  for (std::size_t i = 0; i < stage.order.size(); ++i) {
+    const LayerMemory& m = shard_.classes[static_cast<std::size_t>(stage.order[i])].memory;
+    sum += m.attributes + (leaves_graph(i) ? m.leftover : 0);
+  }
+  return sum;
+}
+bool LayoutMemory::leaves_graph(std::size_t index) const {
+  if (!full_) return (recompute_ & mask(RecomputeModule::moe)) != 0;
+  return l_.recompute_method != RecomputeMethod::block ||
+         static_cast<int>(index) < l_.recompute_num_layers;
 }
 
 /// Layer `index` of a chunk: uniform recomputes all, block the first recompute_num_layers of each
@@ -121,7 +149,7 @@ double LayoutMemory::graph_buffers(const StageCounts& stage) const {
 
 /// The largest of the named moments (memory_peaks 2.24), in steady state and in step 1.
 void LayoutMemory::moments(const StageCounts& last, double stored, const RankState& state,
-                           double captured, RankPeak& peak) const {
+                           double captured, double kept, RankPeak& peak) const {
   const Dims& d = shard_.dims;
   Moment best{stored, 2 * d.h * d.n};
   if (last.loss) {
@@ -133,19 +161,22 @@ void LayoutMemory::moments(const StageCounts& last, double stored, const RankSta
   // backward through the chunk that runs last: later layers are freed as earlier ones need their
   // transients
   double alive = stored, pair = 0;
+  int left = 0;  // recomputed MoE layers whose backward is over or running
   for (std::size_t i = last.order.size(); i-- > 0;) {
     const LayerMemory& memory = shard_.classes[static_cast<std::size_t>(last.order[i])].memory;
     const LayerBytes bytes = layer(last, i);
-    const bool again = bytes.rebuild > 0;
+    const bool again = bytes.rebuild > 0, leaves = memory.leftover > 0 && leaves_graph(i);
+    left += leaves ? 1 : 0;
+    const double behind = leaves ? std::max(0, left - 2) * memory.input : 0;
     const bool combine = again && memory.forward_combine > memory.backward.bytes;
-    consider(best,
-             {alive, bytes.rebuild + (combine ? memory.forward_combine : memory.backward.bytes),
-              again ? "recomputed layer's backward" : "layer backward",
-              combine ? kCombineFormula : memory.backward.formula});
+    consider(best, {alive + behind,
+                    bytes.rebuild + (combine ? memory.forward_combine : memory.backward.bytes),
+                    again ? "recomputed layer's backward" : "layer backward",
+                    combine ? kCombineFormula : memory.backward.formula});
     if (l_.dispatcher == Dispatcher::alltoall)
       consider(best,
                {stored, memory.forward_combine, "MoE combine of the forward", kCombineFormula});
-    alive -= bytes.stored;
+    alive -= leaves && full_ ? 0 : bytes.stored;  // a recomputed layer's input stays
     pair = std::max(pair, bytes.stored);
   }
   // EP overlap: forward and backward of one layer pair live together
@@ -154,12 +185,14 @@ void LayoutMemory::moments(const StageCounts& last, double stored, const RankSta
                     "the moment of one microbatch + one layer of the other"});
   // moments are created at the end of step 1, before any graph is captured
   const double fixed = peak.allocated() - peak.cuda_graph;
-  peak.before_graphs = fixed + std::max(best.bytes(), state.gradient_cast);
-  peak.first_step = fixed + std::max(best.bytes() - state.moments, state.gradient_cast);
+  const double step = kept + state.gradient_cast;
+  peak.before_graphs = fixed + std::max(best.bytes(), step);
+  peak.first_step = fixed + std::max(best.bytes() - state.moments, step);
+  peak.at_rest = state.total() + kept + (l_.sp() ? 2 * d.h * d.N : 0);
   // graph pools keep what they captured; a full-iteration graph keeps its whole peak
   const bool whole = l_.cuda_graph_impl == CudaGraphImpl::full_iteration;
-  consider(best, {whole ? best.bytes() : captured, state.gradient_cast, "optimizer step",
-                  "4 B per element of the gradient shard"});
+  consider(best, {whole ? best.bytes() : std::max(captured, kept), state.gradient_cast,
+                  "optimizer step", "4 B per element of the gradient shard"});
   peak.stored = best.stored;
   peak.transient = best.transient;
   peak.moment = best.name;
@@ -210,7 +243,9 @@ RankPeak LayoutMemory::rank_peak(int rank, MemoryItem* detail) const {
     peak.cuda_graph = std::max(peak.cuda_graph, graph);
   }
   peak.host += host;
-  moments(chunks[vpp - 1], stored, state, pinned, peak);
+  double kept = 0;
+  for (int c = 0; c < vpp; ++c) kept += between_steps(chunks[c]);
+  moments(chunks[vpp - 1], stored, state, pinned, kept, peak);
   if (detail != nullptr) add_detail(*detail, rank, peak, stored, *at_peak);
   return peak;
 }

@@ -13,6 +13,7 @@ struct RankPeak {
   double transient = 0;  ///< the moment's own bytes
   double host = 0;
   double first_step = 0;     ///< allocated peak of step 1: moments are created at its end
+  double at_rest = 0;        ///< allocated between steps
   double before_graphs = 0;  ///< allocated peak of the steps before graphs are captured
   const char* moment = "";
   const char* formula = "";  ///< of the transient
@@ -41,7 +42,10 @@ class LayoutMemory {
   [[nodiscard]] double chunk(const StageCounts& stage) const;
   [[nodiscard]] double chunk_offloaded(const StageCounts& stage) const;
   void moments(const StageCounts& last, double stored, const RankState& state, double captured,
-               RankPeak& peak) const;
+               double kept, RankPeak& peak) const;
+  [[nodiscard]] double rebuilt_selectively(const LayerMemory& m) const;
+  [[nodiscard]] double between_steps(const StageCounts& stage) const;
+  [[nodiscard]] bool leaves_graph(std::size_t index) const;
   [[nodiscard]] double captured(const StageCounts& stage) const;
   [[nodiscard]] double graph_buffers(const StageCounts& stage) const;
   [[nodiscard]] double mtp_inputs(const StageCounts& stage) const;

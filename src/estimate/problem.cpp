@@ -27,6 +27,7 @@ Features read_features(const Software& s, const Stack& stack, const Run& run) {
   f.grouped_mm = on(s, "grouped_mm", false);
   f.sequential_experts = on(s, "sequential_experts", false);
   f.unfused_attention = on(s, "unfused_attention", false);
+  f.unfused_kernels = on(s, "unfused_kernels", false);
   f.static_dispatch = on(s, "static_dispatch", false) || on(s, "paged_stash", false);
   f.fp8_attention = on(s, "fp8_attention", false);
   f.fp8_output_proj = on(s, "fp8_output_proj", false);

@@ -22,7 +22,7 @@ struct Features {
   bool fused_grouped_mlp = false;   ///< one launch for fc1 + activation + fc2 (CuTeDSL op fuser)
   bool grouped_mm = false;          ///< one PyTorch grouped GEMM per linear, wgrad added apart
   bool sequential_experts = false;  ///< one GEMM chain per expert, no grouping
-  bool unfused_attention = false;
+  bool unfused_attention = false, unfused_kernels = false;
   bool static_dispatch = false;  ///< no host sync in dispatch (static budget, drop-and-pad)
   bool fp8_attention = false, fp8_output_proj = false;
   Tristate fp8_param_gather =

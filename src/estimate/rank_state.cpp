@@ -101,11 +101,11 @@ Shards shards_of(const Problem& p, const Layout& l) {
   return {l.dp(p.world) * l.cp, std::max(1, l.edp(p.world))};
 }
 
-/// Buckets of a buffer: one without overlap and on later pipeline ranks, else Bridge's 128 Mi
-/// elements.
-double buckets_of(const Layout& l, double elements, int pp_rank) {
+/// Buckets of a buffer: one on later pipeline ranks, else Bridge's 128 Mi elements (which its
+/// overlap of the gradient reduction sets).
+double buckets_of(double elements, int pp_rank) {
   constexpr double kBucket = 134217728;
-  if (!l.overlap_grad_reduce || pp_rank > 0) return 1;
+  if (pp_rank > 0) return 1;
   return std::max(1.0, std::ceil(elements / kBucket));
 }
 
@@ -114,8 +114,8 @@ void add_gradients(Terms& t, const Layout& l, const RankParams& r, const Shards&
   t.add("dense gradient buffer", b * r.dense, r.dense, "grad_dtype bytes per element");
   t.add("expert gradient buffer", b * r.expert, r.expert, "grad_dtype bytes per element");
   if (!l.distributed_optimizer) return;
-  const double padding = bucket_padding(r.dense, n.dense, buckets_of(l, r.dense, pp_rank)) +
-                         bucket_padding(r.expert, n.expert, buckets_of(l, r.expert, pp_rank));
+  const double padding = bucket_padding(r.dense, n.dense, buckets_of(r.dense, pp_rank)) +
+                         bucket_padding(r.expert, n.expert, buckets_of(r.expert, pp_rank));
   t.add("bucket padding", b * padding, padding, "buckets end at multiples of lcm(D, 128)");
 }
 

@@ -14,7 +14,7 @@ void save_norm(SavedWriter& w, const char* which, std::uint16_t dropped_by,
   w.save(std::string(which) + " norm input", 2 * d.h * d.n, 0, mask(input_group), "2hn");
   w.save(std::string(which) + " norm output", w.linear_input_bytes() * d.h * d.n, dropped_by,
          mask(OffloadModule::qkv_linear), "2hn");
-  w.save(std::string(which) + " norm rstd", 4 * d.n, 0, 0, "4n");
+  w.save(std::string(which) + " norm rstd", 4 * d.n, dropped_by, 0, "4n");
 }
 
 void save_core(SavedWriter& w, const Mixer& m, double width_out) {
@@ -23,8 +23,9 @@ void save_core(SavedWriter& w, const Mixer& m, double width_out) {
   const auto core = mask(OffloadModule::core_attn);
   w.save("attention output", out, 0,
          static_cast<std::uint16_t>(core | mask(OffloadModule::attn_proj)), "2N na dv / t");
-  w.save("attention log-sum-exp", 4 * d.N * m.num_attention_heads / d.t,
-         mask(RecomputeModule::core_attn), core, "4N na / t");
+  if (!w.problem.features.unfused_attention)
+    w.save("attention log-sum-exp", 4 * d.N * m.num_attention_heads / d.t,
+           mask(RecomputeModule::core_attn), core, "4N na / t");
   if (w.low_precision() && !w.problem.features.fp8_attention) {
     w.save("attention output, quantised for proj", w.quantised_bytes() * d.N * width_out / d.t, 0,
            mask(OffloadModule::attn_proj), "1N na dv / t");
@@ -63,8 +64,8 @@ void save_gqa(SavedWriter& w, const Mixer& m) {
              "4N (na + ng) / t");
     }
     if (!w.problem.features.rope_fusion) {
-      w.save("rope cos and sin", 8.0 * m.qk_head_dim * w.problem.seq_length / w.key.cp,
-             mask(RecomputeModule::core_attn), 0, "8 d s / C");
+      w.save("rope cos and sin", 8.0 * m.qk_head_dim * w.problem.seq_length / w.key.cp, 0, 0,
+             "8 d s / C");
     }
   } else {
     w.save("q, k, v", w.attention_bytes() * d.N * (q + k + v) / d.t, 0, core,
@@ -87,8 +88,8 @@ void save_mla(SavedWriter& w, const Mixer& m) {
          mask(RecomputeModule::mla_up_proj), mask(OffloadModule::core_attn),
          "2N na (2 (dq + dr) + dv) / t");
   if (!w.problem.features.transformer_engine) {
-    w.save("rope cos and sin", 8.0 * m.qk_pos_emb_head_dim * w.problem.seq_length / w.key.cp, 0, 0,
-           "8 dr s / C");
+    w.save("rope cos and sin", 8.0 * m.qk_pos_emb_head_dim * w.problem.seq_length / w.key.cp,
+           mask(RecomputeModule::mla_up_proj), 0, "8 dr s / C");
   }
   save_core(w, m, heads * m.v_head_dim);
 }

@@ -17,6 +17,7 @@ Json rank_json(const RankMemory& rank, bool detail) {
                {"params", rank.params},
                {"peak_gib", in_gib(rank.peak)},
                {"peak_reserved_gib", in_gib(rank.peak_reserved)},
+               {"at_rest_gib", in_gib(rank.at_rest)},
                {"peak_first_step_gib", in_gib(rank.peak_first_step)},
                {"weights_gib", in_gib(rank.weights)},
                {"gradients_gib", in_gib(rank.gradients)},

@@ -122,10 +122,8 @@ double predicted_peak_gib(const MeasuredRow& row, const Estimate& estimate) {
 void compare_memory(const MeasuredRow& row, const Estimate& e, ValidatedRow& out) {
   const int rank = rank_of(row);
   if (row.at_rest_gib)
-    out.at_rest_gib = {
-        largest(e, rank,
-                [](const RankMemory& r) { return in_gib(r.weights + r.gradients + r.optimizer); }),
-        *row.at_rest_gib};
+    out.at_rest_gib = {largest(e, rank, [](const RankMemory& r) { return in_gib(r.at_rest); }),
+                       *row.at_rest_gib};
   if (row.params_rank)
     out.params_rank = {largest(e, 0, [](const RankMemory& r) { return r.params; }),
                        *row.params_rank};

@@ -143,11 +143,14 @@ TEST_CASE("full recomputation is never faster than none, and never needs more me
     INFO(s.words);
     CHECK(b.step >= a.step / kRounding);
     // re-running a layer holds what the layer's own forward and backward moments hold, and its
-    // input
+    // input; behind every MoE layer stays its input and the input's gradient
+    const Dims d = make_dims(s.problem, shard_key(s.layout));
+    const double layers = static_cast<double>(s.problem.model.layers.size()) / s.layout.pp + 2;
+    const double left = layers * 4 * d.h * d.n;
     if (s.problem.global_batch_size / (s.layout.micro_batch_size * s.layout.dp(s.problem.world)) >
             1 &&
         s.layout.pp > 1)
-      CHECK(b.peak <= a.peak * kRounding);
+      CHECK(b.peak <= a.peak * kRounding + left);
   }
 }
 
