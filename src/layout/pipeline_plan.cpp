@@ -10,7 +10,7 @@
 namespace moecast {
 namespace {
 
-constexpr const char* kKey = "layout.pipeline_model_parallel_layout";
+constexpr const char* kLayoutKey = "layout.pipeline_model_parallel_layout";
 
 int num_layers(const ModelSpec& model) { return static_cast<int>(model.layers.size()); }
 
@@ -45,7 +45,7 @@ double last_stage_extra(const ModelSpec& model, int seq_length) {
 
 Diagnostic problem(std::string message, std::string hint) {
   Diagnostic d;
-  d.key = kKey;
+  d.key = kLayoutKey;
   d.message = std::move(message);
   d.hint = std::move(hint);
   return d;

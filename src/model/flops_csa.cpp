@@ -8,7 +8,7 @@
 namespace moecast {
 namespace {
 
-double projections(const ModelSpec& m, const Mixer& x) {
+double csa_projections(const ModelSpec& m, const Mixer& x) {
   const double h = m.hidden_size, heads = x.num_attention_heads, rq = x.q_lora_rank;
   const double dv = x.v_head_dim, ro = x.o_lora_rank;
   const double q = rq * (h + heads * x.qk_head_dim + 1.0);
@@ -19,7 +19,7 @@ double projections(const ModelSpec& m, const Mixer& x) {
 
 double csa_flops(const ModelSpec& m, const Mixer& x, int seq_length) {
   const double h = m.hidden_size, heads = x.num_attention_heads, dv = x.v_head_dim, s = seq_length;
-  double elements = projections(m, x) + heads * x.window * dv * 2.0;
+  double elements = csa_projections(m, x) + heads * x.window * dv * 2.0;
   if (x.compress_ratio == 4) {
     const double ni = x.index_n_heads, di = x.index_head_dim;
     const double chosen = std::min(x.index_topk, seq_length / 4);

@@ -9,7 +9,7 @@ namespace {
 double width(const Mixer& x) { return static_cast<double>(x.qk_head_dim) + x.qk_pos_emb_head_dim; }
 
 /// Weights met by a token; the "+ 1" stands for the LoRA norms.
-double projections(const ModelSpec& m, const Mixer& x) {
+double mla_projections(const ModelSpec& m, const Mixer& x) {
   const double h = m.hidden_size, heads = x.num_attention_heads, rq = x.q_lora_rank,
                rk = x.kv_lora_rank;
   const double q = rq > 0 ? rq * (h + heads * width(x) + 1.0) : h * heads * width(x);
@@ -37,14 +37,14 @@ double indexer(const ModelSpec& m, const Mixer& x, double dense_context, double 
 double mla_flops(const ModelSpec& m, const Mixer& x, int seq_length) {
   const double s = seq_length, heads = x.num_attention_heads;
   if (x.index_topk <= 0) {
-    return 6.0 * (projections(m, x) + heads * (width(x) + x.v_head_dim) * s / 2.0);
+    return 6.0 * (mla_projections(m, x) + heads * (width(x) + x.v_head_dim) * s / 2.0);
   }
   const double dense = (s + 1.0) / 2.0;
   const double k = x.index_topk;
   const double sparse = s <= k ? dense : k - k * (k - 1.0) / (2.0 * s);
   // absorbed form: scores over kv_lora_rank + rope, values over kv_lora_rank
   const double core = sparse * heads * (2.0 * x.kv_lora_rank + x.qk_pos_emb_head_dim);
-  return 6.0 * (projections(m, x) + core) + indexer(m, x, dense, sparse);
+  return 6.0 * (mla_projections(m, x) + core) + indexer(m, x, dense, sparse);
 }
 
 }  // namespace moecast

@@ -210,4 +210,9 @@ const HfArchitecture* HfConfig::architecture() const {
   return find_architecture("", architecture_name());
 }
 
+bool HfConfig::has_trait(HfTrait trait) const {
+  const HfArchitecture* a = architecture();
+  return a != nullptr && a->has(trait);
+}
+
 }  // namespace moecast

@@ -43,6 +43,8 @@ class HfConfig {
   [[nodiscard]] const std::set<std::string>& asked() const { return asked_; }
   [[nodiscard]] std::string architecture_name() const;
   [[nodiscard]] const HfArchitecture* architecture() const;
+  /// False for an unknown architecture.
+  [[nodiscard]] bool has_trait(HfTrait trait) const;
   [[nodiscard]] const Document& document() const { return doc_; }
   [[nodiscard]] Diagnostics& problems() { return problems_; }
 

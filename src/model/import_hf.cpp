@@ -9,13 +9,6 @@
 namespace moecast {
 namespace {
 
-constexpr int kMostLayers = 10'000;
-
-bool has_trait(const HfConfig& config, HfTrait trait) {
-  const HfArchitecture* a = config.architecture();
-  return a != nullptr && a->has(trait);
-}
-
 std::uint8_t intern(ModelSpec& m, const Mixer& mixer, HfConfig& config) {
   const auto at = std::find(m.mixers.begin(), m.mixers.end(), mixer);
   if (at != m.mixers.end()) return static_cast<std::uint8_t>(at - m.mixers.begin());
@@ -32,13 +25,13 @@ void read_globals(HfConfig& config, ModelSpec& m) {
   m.hidden_size = config.required("hidden_size");
   m.vocab_size = config.required("vocab_size");
   m.untie_embeddings_and_output_weights =
-      !config.flag("tie_word_embeddings", has_trait(config, kTied));
+      !config.flag("tie_word_embeddings", config.has_trait(kTied));
   const std::string activation = config.text("hidden_act");
   m.gated_linear_unit = activation != "relu2" && activation != "squared_relu";
-  m.add_bias_linear = has_trait(config, kBiases);
-  m.layernorm = has_trait(config, kLayerNorm);
+  m.add_bias_linear = config.has_trait(kBiases);
+  m.layernorm = config.has_trait(kLayerNorm);
   m.hyper_connections = config.count("hc_mult");
-  m.mtp_use_repeated_layer = has_trait(config, kRepeatedMtp);
+  m.mtp_use_repeated_layer = config.has_trait(kRepeatedMtp);
   if (config.flag("use_mtp", true)) m.mtp_num_layers = config.count("num_nextn_predict_layers");
 }
 
@@ -158,7 +151,7 @@ std::vector<HybridLayer> hybrid_layers(HfConfig& config, std::string_view patter
 }
 
 int layer_count(HfConfig& config, const std::vector<HybridLayer>& hybrid) {
-  int layers = static_cast<int>(std::min<std::size_t>(hybrid.size(), kMostLayers + 1));
+  int layers = static_cast<int>(std::min<std::size_t>(hybrid.size(), kMostModelLayers + 1));
   if (hybrid.empty() || config.has("num_hidden_layers")) {
     layers = config.required("num_hidden_layers");
     if (!hybrid.empty() && static_cast<std::size_t>(layers) != hybrid.size()) {
@@ -167,11 +160,11 @@ int layer_count(HfConfig& config, const std::vector<HybridLayer>& hybrid) {
                                                std::to_string(hybrid.size()) + " layers");
     }
   }
-  if (layers > kMostLayers) {
+  if (layers > kMostModelLayers) {
     config.complain("num_hidden_layers", "is out of range",
-                    "at most " + std::to_string(kMostLayers));
+                    "at most " + std::to_string(kMostModelLayers));
   }
-  return std::min(layers, kMostLayers);
+  return std::min(layers, kMostModelLayers);
 }
 
 bool check_length(HfConfig& config, std::string_view field, std::size_t entries, int num_layers) {

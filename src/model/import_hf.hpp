@@ -11,6 +11,9 @@
 
 namespace moecast {
 
+/// More layers than that are an error of the file.
+inline constexpr int kMostModelLayers = 10'000;
+
 /// `root` is the config (the document's root, or the hf_config map of a model YAML). Keys of
 /// `overridden` must matter to the model; one that does not is a problem.
 Result<ModelSpec> import_hf(const Document& doc, const Node& root, const std::string& name,

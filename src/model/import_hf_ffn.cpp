@@ -7,11 +7,6 @@
 namespace moecast {
 namespace {
 
-bool has_trait(const HfConfig& config, HfTrait trait) {
-  const HfArchitecture* a = config.architecture();
-  return a != nullptr && a->has(trait);
-}
-
 /// intermediate_size is the expert width where there is no moe_intermediate_size (Mixtral, GPT-OSS,
 /// OLMoE, Llama-4, ...).
 int expert_width(HfConfig& config) {
@@ -20,11 +15,11 @@ int expert_width(HfConfig& config) {
 }
 
 int shared_width(HfConfig& config, int expert) {
-  if (has_trait(config, kParallelDense)) return config.required("intermediate_size");
+  if (config.has_trait(kParallelDense)) return config.required("intermediate_size");
   if (config.has("moe_shared_expert_intermediate_size"))
     return config.count("moe_shared_expert_intermediate_size");
   const long long width = static_cast<long long>(config.count(
-                              "n_shared_experts", has_trait(config, kOneShared) ? 1 : 0)) *
+                              "n_shared_experts", config.has_trait(kOneShared) ? 1 : 0)) *
                           expert;
   if (width > 1'000'000'000) config.complain("n_shared_experts", "is out of range");
   return static_cast<int>(std::min(width, 1'000'000'000LL));
@@ -35,9 +30,9 @@ void read_router(HfConfig& config, MoeSpec& moe) {
   moe.moe_router_group_topk = config.count("topk_group");
   if (moe.moe_router_num_groups <= 1) moe.moe_router_num_groups = moe.moe_router_group_topk = 0;
   const std::string scoring = config.text("scoring_func");
-  moe.sigmoid_router = scoring.empty() ? has_trait(config, kSigmoid) : scoring != "softmax";
+  moe.sigmoid_router = scoring.empty() ? config.has_trait(kSigmoid) : scoring != "softmax";
   const std::string method = config.text("topk_method");
-  const bool by_method = method.empty() ? has_trait(config, kExpertBias) : method == "noaux_tc";
+  const bool by_method = method.empty() ? config.has_trait(kExpertBias) : method == "noaux_tc";
   moe.expert_bias = config.flag("use_routing_bias", by_method);
 }
 
@@ -128,9 +123,9 @@ MoeSpec import_moe(HfConfig& config) {
   moe.moe_ffn_hidden_size = expert_width(config);
   moe.moe_shared_expert_intermediate_size = shared_width(config, moe.moe_ffn_hidden_size);
   moe.moe_shared_expert_gate =
-      moe.moe_shared_expert_intermediate_size > 0 && has_trait(config, kSharedGate);
+      moe.moe_shared_expert_intermediate_size > 0 && config.has_trait(kSharedGate);
   moe.moe_latent_size = config.count("moe_latent_size");
-  moe.add_bias = has_trait(config, kBiases);
+  moe.add_bias = config.has_trait(kBiases);
   read_router(config, moe);
   return moe;
 }

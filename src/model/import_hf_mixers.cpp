@@ -5,13 +5,8 @@
 namespace moecast {
 namespace {
 
-bool has_trait(const HfConfig& config, HfTrait trait) {
-  const HfArchitecture* a = config.architecture();
-  return a != nullptr && a->has(trait);
-}
-
 int kv_heads(HfConfig& config, int heads) {
-  const bool defaults = config.architecture() == nullptr || has_trait(config, kMultiHead);
+  const bool defaults = config.architecture() == nullptr || config.has_trait(kMultiHead);
   if (defaults && !config.has("num_key_value_heads")) return heads;
   return config.required("num_key_value_heads",
                          "equal to num_attention_heads for multi-head attention");
@@ -35,10 +30,10 @@ Mixer gqa(HfConfig& config) {
   x.num_query_groups = kv_heads(config, x.num_attention_heads);
   x.qk_head_dim = head_dim(config, x.num_attention_heads);
   x.v_head_dim = config.count("v_head_dim", x.qk_head_dim);
-  x.qk_layernorm = config.flag("use_qk_norm", has_trait(config, kQkNorm));
-  x.attention_output_gate = config.flag("attn_output_gate", has_trait(config, kOutputGate));
-  x.add_qkv_bias = config.flag("attention_bias", has_trait(config, kQkvBias));
-  x.sinks = has_trait(config, kSinks);
+  x.qk_layernorm = config.flag("use_qk_norm", config.has_trait(kQkNorm));
+  x.attention_output_gate = config.flag("attn_output_gate", config.has_trait(kOutputGate));
+  x.add_qkv_bias = config.flag("attention_bias", config.has_trait(kQkvBias));
+  x.sinks = config.has_trait(kSinks);
   return x;
 }
 

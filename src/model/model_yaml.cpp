@@ -12,8 +12,6 @@
 namespace moecast {
 namespace {
 
-constexpr std::size_t kMostLayers = 10'000;
-
 template <typename T>
 void read_fields(std::span<const SpecField<T>> fields, MapReader& reader, T& value) {
   for (const SpecField<T>& f : fields) {
@@ -160,8 +158,9 @@ class NativeReader {
     if (tokens.empty()) return complain(item, key, "is empty", "such as 58 x mla+moe");
     std::vector<LayerKind> period;
     for (const std::string& token : tokens) period.push_back(read_token(item, key, token));
-    if (count > kMostLayers || layers.size() + count * period.size() > kMostLayers) {
-      return complain(item, key, "more than " + std::to_string(kMostLayers) + " layers");
+    constexpr std::size_t kMost = kMostModelLayers;
+    if (count > kMost || layers.size() + count * period.size() > kMost) {
+      return complain(item, key, "more than " + std::to_string(kMostModelLayers) + " layers");
     }
     for (std::size_t i = 0; i < count; ++i)
       layers.insert(layers.end(), period.begin(), period.end());

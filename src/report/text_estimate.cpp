@@ -9,7 +9,7 @@
 namespace moecast {
 namespace {
 
-constexpr int kWidth = 118;
+constexpr int kEstimateWidth = 118;
 using Align = Table::Align;
 
 std::string heading(const std::string& title, const Style& style) {
@@ -169,7 +169,7 @@ std::string memory_table(const Estimate& e, const Style& style) {
   if (!e.largest_rank_reason.empty()) why += ": " + e.largest_rank_reason;
   if (why.find(largest->moment) == std::string::npos)
     why += "; its peak stands at: " + largest->moment;
-  return text + "  " + wrapped(why, kWidth, 2) + "\n";
+  return text + "  " + wrapped(why, kEstimateWidth, 2) + "\n";
 }
 
 std::string group_table(const Estimate& e, const Style& style) {
@@ -185,7 +185,8 @@ std::string warning_lines(const Estimate& e, const Style& style) {
   if (e.warnings.empty()) return "";
   std::string text = heading("Warnings", style);
   for (const Warning& w : e.warnings)
-    text += "  " + style.yellow("[" + w.rule + "]") + " " + wrapped(w.message, kWidth, 4) + "\n";
+    text += "  " + style.yellow("[" + w.rule + "]") + " " + wrapped(w.message, kEstimateWidth, 4) +
+            "\n";
   return text;
 }
 

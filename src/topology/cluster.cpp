@@ -16,15 +16,15 @@
 #include "topology/system.hpp"
 
 namespace moecast {
-namespace {
-
-constexpr int kMaxGpus = 1'000'000;
-
 struct PairCost {
   BytesPerSecond bandwidth;
   Seconds latency;
 };
 using PairCosts = std::array<PairCost, kPairClasses>;
+
+namespace {
+
+constexpr int kMaxGpus = 1'000'000;
 
 /// One Dijkstra of each kind from rank 0. The fabric is regular, so the graph of two domains has
 /// every class of pair that the cluster has, at the same cost.

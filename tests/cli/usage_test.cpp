@@ -1,14 +1,10 @@
 #include "catch.hpp"
+#include "cli/run_files.hpp"
 #include "cli/run_moecast.hpp"
 
 using moecast::test::Outcome;
+using moecast::test::contains;
 using moecast::test::run;
-
-namespace {
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-}  // namespace
 
 TEST_CASE("--help names the commands and what the program is for") {
   const Outcome outcome = run({"--help"});

@@ -7,7 +7,7 @@ using namespace moecast;
 
 namespace {
 
-std::string first_problem(const std::string& text) { return first_problem_of(text, "f.json"); }
+std::string first_json_problem(const std::string& text) { return first_problem_of(text, "f.json"); }
 
 }  // namespace
 
@@ -49,17 +49,20 @@ TEST_CASE("Duplicate JSON keys are reported with both places") {
 }
 
 TEST_CASE("JSON syntax errors are placed at the token that is wrong") {
-  CHECK(first_problem("{\"a\" 17}") ==
+  CHECK(first_json_problem("{\"a\" 17}") ==
         "f.json:1:6: not valid JSON: unexpected number literal; expected ':'");
-  CHECK(first_problem("{\"a\":\n  nan}") == "f.json:2:3: not valid JSON: invalid literal");
-  CHECK(first_problem("{\"a\": 1,}").starts_with("f.json:1:9: not valid JSON: unexpected '}'"));
-  CHECK(first_problem("{\"a\": 1e999}") == "f.json:1:7: not valid JSON: the number is too large");
-  CHECK(first_problem("[1,2").starts_with("f.json:1:5: not valid JSON: unexpected end of input"));
-  CHECK(first_problem("{\"a\": \xC3\xA9}") == "f.json:1:7: not valid JSON: invalid literal");
-  CHECK(first_problem("{\"a\": 1} x").starts_with("f.json:1:10: not valid JSON"));
-  CHECK(first_problem("{\"a\": \"\\ud800\"}")
+  CHECK(first_json_problem("{\"a\":\n  nan}") == "f.json:2:3: not valid JSON: invalid literal");
+  CHECK(
+      first_json_problem("{\"a\": 1,}").starts_with("f.json:1:9: not valid JSON: unexpected '}'"));
+  CHECK(first_json_problem("{\"a\": 1e999}") ==
+        "f.json:1:7: not valid JSON: the number is too large");
+  CHECK(first_json_problem("[1,2").starts_with(
+      "f.json:1:5: not valid JSON: unexpected end of input"));
+  CHECK(first_json_problem("{\"a\": \xC3\xA9}") == "f.json:1:7: not valid JSON: invalid literal");
+  CHECK(first_json_problem("{\"a\": 1} x").starts_with("f.json:1:10: not valid JSON"));
+  CHECK(first_json_problem("{\"a\": \"\\ud800\"}")
             .starts_with("f.json:1:14: not valid JSON: invalid string"));
-  CHECK(first_problem("{\"a\": \"\\u0000\"}") ==
+  CHECK(first_json_problem("{\"a\": \"\\u0000\"}") ==
         "f.json:1:7: a: a NUL character in text; remove it");
 }
 
@@ -73,14 +76,15 @@ TEST_CASE("JSON that is cut anywhere is refused") {
 }
 
 TEST_CASE("JSON nesting stops at 32 levels") {
-  CHECK(first_problem(std::string(32, '[') + std::string(32, ']')) == "accepted");
-  CHECK(first_problem(std::string(33, '[') + std::string(33, ']')).starts_with("f.json:1:33: "));
-  CHECK(first_problem(std::string(1'000'000, '[')).find("32 levels") != std::string::npos);
+  CHECK(first_json_problem(std::string(32, '[') + std::string(32, ']')) == "accepted");
+  CHECK(
+      first_json_problem(std::string(33, '[') + std::string(33, ']')).starts_with("f.json:1:33: "));
+  CHECK(first_json_problem(std::string(1'000'000, '[')).find("32 levels") != std::string::npos);
 }
 
 TEST_CASE("YAML's flow style is read in files that say they are YAML, and only there") {
   const std::string flow = "{model: x, list: [a, b],}\n";
-  CHECK(first_problem(flow).starts_with("f.json:1:2: not valid JSON"));
+  CHECK(first_json_problem(flow).starts_with("f.json:1:2: not valid JSON"));
   const auto doc = parse_document(flow, "f.yaml");
   REQUIRE(doc.ok());
   CHECK(doc.value().root.to_json().dump() == R"({"model":"x","list":["a","b"]})");

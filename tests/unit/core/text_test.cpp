@@ -8,7 +8,7 @@ using namespace moecast;
 
 namespace {
 
-std::string first_problem(const std::string& text) { return first_problem_of(text, "f"); }
+std::string first_text_problem(const std::string& text) { return first_problem_of(text, "f"); }
 
 /// Slow twin of utf8_length: decode, then encode again.
 std::size_t utf8_by_encoding(std::string_view text) {
@@ -54,25 +54,26 @@ TEST_CASE("A UTF-8 sequence is one that its own code point encodes to") {
 }
 
 TEST_CASE("What is not text is named by its byte and place") {
-  CHECK(first_problem(std::string("a: 1\nb: \0x", 10)) ==
+  CHECK(first_text_problem(std::string("a: 1\nb: \0x", 10)) ==
         "f:2:4: byte 0x00 is a control character, not text; write the file as plain UTF-8");
-  CHECK(first_problem("a: \x04\n").starts_with("f:1:4: byte 0x04 is a control character"));
-  CHECK(first_problem("a: caf\xE9\n").starts_with("f:1:7: byte 0xe9 is not UTF-8 text"));
-  CHECK(first_problem("\xFF\xFE"
-                      "a")
+  CHECK(first_text_problem("a: \x04\n").starts_with("f:1:4: byte 0x04 is a control character"));
+  CHECK(first_text_problem("a: caf\xE9\n").starts_with("f:1:7: byte 0xe9 is not UTF-8 text"));
+  CHECK(first_text_problem("\xFF\xFE"
+                           "a")
             .starts_with("f:1:1: byte 0xff is not UTF-8 text"));
-  CHECK(first_problem("\x7F"
-                      "ELF\x02\x01")
+  CHECK(first_text_problem("\x7F"
+                           "ELF\x02\x01")
             .find("byte 0x02") != std::string::npos);
-  CHECK(first_problem("{\"a\": \"\xC0\x80\"}").starts_with("f:1:8: byte 0xc0"));
-  CHECK(first_problem("a: caf\xC3\xA9\n") == "accepted");
+  CHECK(first_text_problem("{\"a\": \"\xC0\x80\"}").starts_with("f:1:8: byte 0xc0"));
+  CHECK(first_text_problem("a: caf\xC3\xA9\n") == "accepted");
 }
 
 TEST_CASE("Four MiB are read, one byte more is not") {
   std::string text = "a: 1\n#";
   text.resize(std::size_t{4} << 20, 'x');
-  CHECK(first_problem(text) == "accepted");
-  CHECK(first_problem(text + "x") == "f: the file is larger than 4 MiB; is this the right file?");
+  CHECK(first_text_problem(text) == "accepted");
+  CHECK(first_text_problem(text + "x") ==
+        "f: the file is larger than 4 MiB; is this the right file?");
 }
 
 TEST_CASE("Excerpts are short and never cut a character in two") {

@@ -17,10 +17,10 @@ struct Case {
 };
 
 /// Rows and forecasts of the same order; no prediction = not forecast.
-struct Table {
+struct Rows {
   std::vector<MeasuredRow> rows;
   std::vector<ValidatedRow> validated;
-  explicit Table(const std::vector<Case>& cases) {
+  explicit Rows(const std::vector<Case>& cases) {
     for (const Case& c : cases) {
       MeasuredRow row;
       row.id = c.id;
@@ -62,11 +62,11 @@ RankMemory rank(int pp_rank, double peak_gib, double reserved_gib) {
 TEST_CASE("the summary of five rows is what one computes by hand") {
   // errors +10, -20, +5 and one row that was not forecast; the last has no measured value and
   // counts nowhere
-  const Table table({{"a", 110.0, 100.0},
-                     {"b", 160.0, 200.0},
-                     {"c", 315.0, 300.0},
-                     {"d", std::nullopt, 400.0},
-                     {"e", 50.0, std::nullopt}});
+  const Rows table({{"a", 110.0, 100.0},
+                    {"b", 160.0, 200.0},
+                    {"c", 315.0, 300.0},
+                    {"d", std::nullopt, 400.0},
+                    {"e", 50.0, std::nullopt}});
   const auto s = table.summary();
   CHECK(s.at("n") == 4);
   CHECK_THAT(s.at("mape_pct").get<double>(), WithinRel((10.0 + 20.0 + 5.0 + 100.0) / 4.0, 1e-12));
@@ -80,10 +80,10 @@ TEST_CASE("the summary of five rows is what one computes by hand") {
 }
 
 TEST_CASE("groups of the summary hold their own rows only") {
-  const Table table({{"a", 110.0, 100.0, "", "dgx-h100"},
-                     {"b", 120.0, 100.0, "", "dgx-h100"},
-                     {"c", 70.0, 100.0, "", "gb200-nvl72"},
-                     {"d", 70.0, std::nullopt, "", "dgx-b200"}});
+  const Rows table({{"a", 110.0, 100.0, "", "dgx-h100"},
+                    {"b", 120.0, 100.0, "", "dgx-h100"},
+                    {"c", 70.0, 100.0, "", "gb200-nvl72"},
+                    {"d", 70.0, std::nullopt, "", "dgx-b200"}});
   const auto systems = table.summary().at("by").at("system");
   CHECK(systems.size() == 2);  // no measured value, no group
   CHECK(systems.at("dgx-h100").at("n") == 2);
@@ -94,7 +94,7 @@ TEST_CASE("groups of the summary hold their own rows only") {
 }
 
 TEST_CASE("a summary of nothing has null errors and no crash") {
-  const auto s = Table({}).summary();
+  const auto s = Rows({}).summary();
   CHECK(s.at("n") == 0);
   CHECK(s.at("mape_pct").is_null());
   CHECK(s.at("spearman").is_null());
@@ -123,10 +123,10 @@ TEST_CASE(
 TEST_CASE("pairs of an A/B group are scored where the measured effect is above the noise") {
   // a -> b measured +20 %, forecast +5 %: right. a -> c measured +1 %: no sign. b -> c measured
   // -15.8 %, forecast +3 %: wrong.
-  const Table table({{"a", 100.0, 100.0, "g"},
-                     {"other", 1.0, 1.0},
-                     {"b", 105.0, 120.0, "g"},
-                     {"c", 108.0, 101.0, "g"}});
+  const Rows table({{"a", 100.0, 100.0, "g"},
+                    {"other", 1.0, 1.0},
+                    {"b", 105.0, 120.0, "g"},
+                    {"c", 108.0, 101.0, "g"}});
   const auto groups = table.groups();
   REQUIRE(groups.size() == 1);
   const auto& pairs = groups[0].at("pairs");
@@ -143,10 +143,10 @@ TEST_CASE("pairs of an A/B group are scored where the measured effect is above t
 TEST_CASE(
     "a pair that was not forecast gets its sign wrong; rows without TFLOPS compare tokens per "
     "second") {
-  Table table({{"a", 100.0, 100.0, "g"},
-               {"b", std::nullopt, 120.0, "g"},
-               {"c", 100.0, std::nullopt, "h"},
-               {"d", 90.0, std::nullopt, "h"}});
+  Rows table({{"a", 100.0, 100.0, "g"},
+              {"b", std::nullopt, 120.0, "g"},
+              {"c", 100.0, std::nullopt, "h"},
+              {"d", 90.0, std::nullopt, "h"}});
   table.rows[2].columns["tokens_per_s_per_gpu"] = "1000";
   table.rows[3].columns["tokens_per_s_per_gpu"] = "800";
   const auto groups = table.groups();
@@ -200,10 +200,10 @@ TEST_CASE("at-rest memory, reserved memory and parameters are read from columns 
 }
 
 TEST_CASE("memory errors count rows with a measured peak, out-of-memory rows must not fit") {
-  Table table({{"fits", 1.0, std::nullopt},
-               {"oom seen", 1.0, std::nullopt},
-               {"oom missed", 1.0, std::nullopt},
-               {"gone", std::nullopt, std::nullopt}});
+  Rows table({{"fits", 1.0, std::nullopt},
+              {"oom seen", 1.0, std::nullopt},
+              {"oom missed", 1.0, std::nullopt},
+              {"gone", std::nullopt, std::nullopt}});
   Estimate estimate;
   estimate.ranks = {rank(0, 66, 70)};
   table.rows[0].peak_mem_gib = table.validated[0].measured_peak_gib = 60.0;
