@@ -51,6 +51,7 @@ LayoutMemory::LayoutMemory(const Problem& p, const Layout& l, const ShardTables&
     b.offloaded = u.offloadable * l.offload_fraction;
     b.stored = u.stored - b.offloaded;
     b.rebuild = rebuilt_selectively(c.memory);
+    if (graph_ != 0) b.captured = c.memory.captured(recompute_, graph_);
     if (!full_) continue;
     LayerBytes& f = recomputed_[i];
     f.stored = c.memory.input;
@@ -77,10 +78,13 @@ double LayoutMemory::rebuilt_selectively(const LayerMemory& m) const {
 /// The dispatcher's attributes, and behind recomputed MoE blocks the input and its gradient that
 /// the held probabilities keep alive until the block runs again (bench/memory_probe).
 double LayoutMemory::between_steps(const StageCounts& stage) const {
+  double share = leaves_graph(0) ? 1 : 0;  // of the chunk's layers that are recomputed
+  if (full_ && l_.recompute_method == RecomputeMethod::block && !stage.order.empty())
+    share = std::min(1.0, l_.recompute_num_layers / static_cast<double>(stage.order.size()));
   double sum = 0;
-  for (std::size_t i = 0; i < stage.order.size(); ++i) {
-    const LayerMemory& m = shard_.classes[static_cast<std::size_t>(stage.order[i])].memory;
-    sum += m.attributes + (leaves_graph(i) ? m.leftover : 0);
+  for (std::size_t c = 0; c < stage.layers.size(); ++c) {
+    const LayerMemory& m = shard_.classes[c].memory;
+    sum += stage.layers[c] * (m.attributes + share * m.leftover);
   }
   return sum;
 }
@@ -130,7 +134,7 @@ double LayoutMemory::chunk_offloaded(const StageCounts& stage) const {
 double LayoutMemory::captured(const StageCounts& stage) const {
   double sum = 0;
   for (std::size_t c = 0; c < stage.layers.size(); ++c)
-    sum += stage.layers[c] * shard_.classes[c].memory.captured(recompute_, graph_);
+    sum += stage.layers[c] * selective_[c].captured;
   return sum;
 }
 
@@ -141,8 +145,8 @@ double LayoutMemory::graph_buffers(const StageCounts& stage) const {
       l_.dispatcher != Dispatcher::alltoall)
     return 0;
   double layers = 0;
-  for (const int cls : stage.order)
-    layers += p_.classes[static_cast<std::size_t>(cls)].ffn == FfnKind::moe ? 1 : 0;
+  for (std::size_t c = 0; c < stage.layers.size(); ++c)
+    layers += p_.classes[c].ffn == FfnKind::moe ? stage.layers[c] : 0;
   const Dims& d = shard_.dims;
   return layers * 2 * d.expert_width * d.n * p_.model.moe.moe_router_topk;
 }
@@ -213,11 +217,14 @@ RankPeak LayoutMemory::rank_peak(int rank, MemoryItem* detail) const {
 
   const StageCounts* chunks = &mesh_.stages[static_cast<std::size_t>(rank * l_.vpp)];
   const bool offloads = !l_.offload_modules.empty() || l_.cpu_offloading_num_layers > 0;
-  std::array<double, 64> bytes_of{}, offloaded{};
+  std::array<double, 64> bytes_of{}, offloaded{}, captured_of{}, buffers_of{};
   const int vpp = std::min(l_.vpp, 64);
   for (int c = 0; c < vpp; ++c) {
     bytes_of[static_cast<std::size_t>(c)] = chunk(chunks[c]);
     if (offloads) offloaded[static_cast<std::size_t>(c)] = chunk_offloaded(chunks[c]);
+    if (graph_ == 0) continue;
+    captured_of[static_cast<std::size_t>(c)] = captured(chunks[c]);
+    buffers_of[static_cast<std::size_t>(c)] = graph_buffers(chunks[c]);
   }
   const auto& vectors =
       (l_.overlap_moe_expert_parallel_comm ? mesh_.alive_overlap
@@ -230,9 +237,8 @@ RankPeak LayoutMemory::rank_peak(int rank, MemoryItem* detail) const {
       const int count = alive[static_cast<std::size_t>(c)];
       sum += count * bytes_of[static_cast<std::size_t>(c)];
       moved += count * offloaded[static_cast<std::size_t>(c)];
-      if (graph_ == 0) continue;
-      graph += count * graph_buffers(chunks[c]);
-      capture += count * captured(chunks[c]);
+      graph += count * buffers_of[static_cast<std::size_t>(c)];
+      capture += count * captured_of[static_cast<std::size_t>(c)];
     }
     if (sum > stored) {
       stored = sum;

@@ -28,6 +28,7 @@ struct LayerBytes {
   double stored = 0;     ///< on the GPU, for every microbatch in flight
   double offloaded = 0;  ///< moved to the host
   double rebuild = 0;    ///< transient of recomputation in this layer's backward
+  double captured = 0;   ///< part of stored that graph pools hold
 };
 
 /// Memory of one layout: what its ranks share is computed once.
