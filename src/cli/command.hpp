@@ -28,6 +28,7 @@ Command add_search(CLI::App& root);
 Command add_estimate(CLI::App& root);
 Command add_check(CLI::App& root);
 Command add_import(CLI::App& root);
+Command add_export(CLI::App& root);
 Command add_validate(CLI::App& root);
 Command add_list(CLI::App& root);
 

@@ -1,14 +1,15 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <memory>
 
 #include "cli/command.hpp"
+#include "cli/export_files.hpp"
 #include "cli/knob_flags.hpp"
 #include "cli/search_request.hpp"
 #include "core/document.hpp"
-#include "layout/run_file.hpp"
 
 namespace moecast::cli {
 namespace {
@@ -42,22 +43,12 @@ Diagnostics of_command_line(Diagnostics problems) {
 }
 
 Diagnostics check_export(const SearchArgs& args) {
-  if (args.export_to.empty() || args.export_to[0] == "run") return {};
-  return {{"--export", 0, 0, args.export_to[0], "is no kind of export that this version writes",
-           "use: --export run DIR"}};
-}
-
-/// One run file per ranked layout: rank-01.yaml, ...
-Diagnostics export_runs(const SearchArgs& args, const SearchResult& result) {
-  Diagnostics problems;
-  if (args.export_to.empty()) return problems;
-  const std::filesystem::path folder = args.export_to[1];
-  std::error_code ignored;  // the first file says what is wrong with the folder
-  std::filesystem::create_directories(folder, ignored);
-  for (std::size_t i = 0; i < result.ranked.size() && problems.empty(); ++i)
-    problems = write_file((folder / fmt::format("rank-{:02}.yaml", i + 1)).string(),
-                          to_yaml(run_to_json(result.ranked[i].run)));
-  return problems;
+  const auto kinds = search_export_kinds();
+  if (args.export_to.empty() ||
+      std::find(kinds.begin(), kinds.end(), args.export_to[0]) != kinds.end())
+    return {};
+  return {{"--export", 0, 0, args.export_to[0], "is no kind of export",
+           suggestion(args.export_to[0], kinds)}};
 }
 
 int run_search(const SearchArgs& args) {
@@ -69,7 +60,8 @@ int run_search(const SearchArgs& args) {
   request.value().progress = progress_bar();
   const Result<SearchResult> found = search(request.value());
   if (!found) return fail(of_command_line(found.problems()), args.output.json);
-  problems = export_runs(args, found.value());
+  if (!args.export_to.empty())
+    problems = write_ranked(args.export_to[0], args.export_to[1], found.value().ranked);
   if (!problems.empty()) return fail(problems, args.output.json);
   return deliver(
       args.output, found.value().any_fit ? kSuccess : kNegative, search_json(found.value()),
@@ -107,8 +99,9 @@ Command add_search(CLI::App& root) {
                   "Threads; 0 = all cores; the answer does not depend on it")
       ->check(CLI::Range(0, 4096));
   app->add_option("--export", args->export_to,
-                  "Write every ranked layout as a run file: --export run DIR")
-      ->type_name("run DIR")
+                  "Write every ranked layout to a folder, as " +
+                      fmt::format("{}", fmt::join(search_export_kinds(), ", ")))
+      ->type_name("KIND DIR")
       ->expected(2);
   add_output_options(*app, args->output);
   add_knob_flags(*app, words.sets, {"precision"});
