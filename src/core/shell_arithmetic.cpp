@@ -14,9 +14,9 @@ struct Operator {
   std::string_view text;
   int precedence;
 };
-constexpr Operator kOperators[] = {{"||", 1}, {"&&", 2}, {"==", 3}, {"!=", 3}, {"<=", 4},
-                                   {">=", 4}, {"<", 4},  {">", 4},  {"+", 5},  {"-", 5},
-                                   {"*", 6},  {"/", 6},  {"%", 6}};
+constexpr Operator kArithmetic[] = {{"||", 1}, {"&&", 2}, {"==", 3}, {"!=", 3}, {"<=", 4},
+                                    {">=", 4}, {"<", 4},  {">", 4},  {"+", 5},  {"-", 5},
+                                    {"*", 6},  {"/", 6},  {"%", 6}};
 
 /// nullopt on overflow and on division by zero.
 Number apply(std::string_view op, long long a, long long b) {
@@ -54,7 +54,7 @@ class Sum {
 
   const Operator* next_operator() {
     skip();
-    for (const Operator& op : kOperators)
+    for (const Operator& op : kArithmetic)
       if (text_.substr(at_, op.text.size()) == op.text) return &op;
     return nullptr;
   }

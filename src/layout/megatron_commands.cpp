@@ -10,7 +10,7 @@
 namespace moecast {
 namespace {
 
-using Words = std::vector<ShellWord>;
+using ShellWords = std::vector<ShellWord>;
 
 bool is_option(std::string_view word) {
   if (word.starts_with("--")) return word.size() > 2;
@@ -20,7 +20,7 @@ bool is_option(std::string_view word) {
 bool is_script(std::string_view word) { return word.ends_with(".py") && !is_option(word); }
 
 /// Where the options of the training script begin, after the launcher's.
-std::size_t first_argument(const Words& words) {
+std::size_t first_argument(const ShellWords& words) {
   for (std::size_t i = 0; i < words.size(); ++i)
     if (is_script(words[i].text)) return i + 1;
   return is_option(words.empty() ? "" : words.front().text) ? 0 : words.size();
@@ -68,7 +68,7 @@ struct Launch {
     if (name == "-n" || name == "--ntasks" || name == "-np") ranks = number;
   }
 
-  void read(const Words& words, std::size_t end) {
+  void read(const ShellWords& words, std::size_t end) {
     for (std::size_t i = 0; i < end; ++i) {
       const std::string& word = words[i].text;
       torchrun |= word.ends_with("torchrun") || word == "torch.distributed.run";
@@ -87,7 +87,7 @@ struct Launch {
     for (std::size_t at = text.find("#SBATCH"); at != std::string_view::npos;
          at = text.find("#SBATCH", at + 1)) {
       const std::size_t end = std::min(text.find('\n', at), text.size());
-      Words words;
+      ShellWords words;
       std::string word;
       for (const char c : text.substr(at + 7, end - at - 7)) {
         if (c != ' ' && c != '\t' && c != '\r') {
@@ -128,7 +128,7 @@ class CommandReader {
   CommandReader(const InputOptions& options, MegatronInput& input, OptionReader& reader)
       : options_(options), input_(input), reader_(reader) {}
 
-  void read(const Words& words, std::size_t first) {
+  void read(const ShellWords& words, std::size_t first) {
     const bool hydra = input_.flavour == Flavour::bridge;
     for (std::size_t i = first; i < words.size();) {
       const ShellWord& word = words[i++];

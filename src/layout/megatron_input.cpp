@@ -15,7 +15,7 @@ namespace {
 constexpr std::string_view kKindNames[] = {"megatron-lm", "megatron-yaml", "bridge", "harness"};
 constexpr std::string_view kRunKey = "# moecast: ";
 
-std::string_view trimmed(std::string_view line) {
+std::string_view stripped(std::string_view line) {
   constexpr std::string_view kBlank = " \t\r";
   line.remove_prefix(std::min(line.find_first_not_of(kBlank), line.size()));
   return line.substr(0, line.find_last_not_of(kBlank) + 1);
@@ -25,7 +25,7 @@ std::string_view trimmed(std::string_view line) {
 void each_line(std::string_view text, auto f) {
   for (int number = 1; !text.empty(); ++number) {
     const std::size_t end = std::min(text.find('\n'), text.size());
-    const std::string_view line = trimmed(text.substr(0, end));
+    const std::string_view line = stripped(text.substr(0, end));
     if (!line.empty()) f(line, number);
     text.remove_prefix(std::min(end + 1, text.size()));
   }
@@ -64,9 +64,9 @@ enum class Syntax : std::uint8_t { commands, overrides, tree };
 
 Syntax syntax_of(std::string_view text, const std::string& from) {
   const std::string_view start =
-      trimmed(text.substr(text.find_first_not_of(" \t\r\n") == std::string_view::npos
-                              ? text.size()
-                              : text.find_first_not_of(" \t\r\n")));
+      stripped(text.substr(text.find_first_not_of(" \t\r\n") == std::string_view::npos
+                               ? text.size()
+                               : text.find_first_not_of(" \t\r\n")));
   if (start.starts_with("{")) return Syntax::tree;
   const Shape shape = shape_of(text);
   if (from == "megatron-yaml") return Syntax::tree;

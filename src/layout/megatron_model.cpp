@@ -3,16 +3,19 @@
 #include <algorithm>
 #include <cctype>
 #include <charconv>
+#include <map>
+#include <mutex>
 
 #include <fmt/format.h>
 
+#include "core/document.hpp"
 #include "layout/layer_pattern.hpp"
 #include "moecast/model_io.hpp"
 
 namespace moecast {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using Tree = nlohmann::ordered_json;
 
 std::string option(const MegatronInput& input, const std::string& name) {
   const auto found = input.other.find(name);
@@ -139,14 +142,14 @@ void add_experts(const MegatronInput& input, ModelSpec& m) {
 }
 
 /// Keys of a model's file that differ, dotted.
-void differ(const Json& a, const Json& b, const std::string& path, std::vector<std::string>& out) {
+void differ(const Tree& a, const Tree& b, const std::string& path, std::vector<std::string>& out) {
   std::vector<std::string> keys;
   for (const auto& [key, value] : a.items()) keys.push_back(key);
   for (const auto& [key, value] : b.items())
     if (!a.contains(key)) keys.push_back(key);
   for (const std::string& key : keys) {
     const std::string full = path.empty() ? key : path + "." + key;
-    const Json x = a.value(key, Json()), y = b.value(key, Json());
+    const Tree x = a.value(key, Tree()), y = b.value(key, Tree());
     if (x.is_object() && y.is_object()) {
       differ(x, y, full, out);
     } else if (x != y) {
@@ -157,18 +160,18 @@ void differ(const Json& a, const Json& b, const std::string& path, std::vector<s
 
 /// Without the words that say nothing of the shape. A dense width that no layer uses says nothing
 /// either, and a vocabulary that the options do not state is the model's.
-Json comparable(const ModelSpec& m, bool with_vocabulary) {
-  Json json = model_to_json(m);
+Tree comparable(const ModelSpec& m, bool with_vocabulary) {
+  Tree tree = model_to_json(m);
   for (const char* key :
        {"schema", "name", "architecture", "warnings", "make_vocab_size_divisible_by"})
-    json.erase(key);
-  if (!with_vocabulary) json.erase("vocab_size");
+    tree.erase(key);
+  if (!with_vocabulary) tree.erase("vocab_size");
   const bool dense = std::any_of(m.layers.begin(), m.layers.end(),
                                  [](const LayerKind& l) { return l.ffn == FfnKind::dense; });
-  if (!dense) json.erase("ffn_hidden_size");
-  for (auto& [name, mixer] : json["mixers"].items())
+  if (!dense) tree.erase("ffn_hidden_size");
+  for (auto& [name, mixer] : tree["mixers"].items())
     if (mixer.value("kind", "") == "mla") mixer.erase("num_query_groups");
-  return json;
+  return tree;
 }
 
 /// What may differ and leave time and memory nearly the same.
@@ -183,8 +186,8 @@ bool is_detail(const std::string& key) {
 }
 
 /// Hugging Face keys by which a cut model differs from the whole one.
-Json cut_overrides(const ModelSpec& asked, const ModelSpec& shipped) {
-  Json overrides = Json::object();
+Tree cut_overrides(const ModelSpec& asked, const ModelSpec& shipped) {
+  Tree overrides = Tree::object();
   if (asked.layers.size() != shipped.layers.size())
     overrides["num_hidden_layers"] = asked.layers.size();
   if (asked.moe.num_moe_experts != shipped.moe.num_moe_experts && asked.moe.num_moe_experts > 0)
@@ -203,16 +206,32 @@ Json cut_overrides(const ModelSpec& asked, const ModelSpec& shipped) {
   return overrides;
 }
 
-std::optional<ModelMatch> match_one(const ModelSpec& asked, const std::string& name) {
-  const Result<ModelSpec> shipped = load_model(name, Json::object(), "");
-  if (!shipped || shipped.value().hidden_size != asked.hidden_size) return std::nullopt;
+/// Every shipped model, read once for a data folder.
+const std::vector<ModelSpec>& shipped_specs() {
+  static std::mutex mutex;
+  static std::map<std::string, std::vector<ModelSpec>> read;
+  const std::lock_guard lock(mutex);
+  const auto [found, is_new] = read.try_emplace(data_dir().string());
+  if (is_new) {
+    for (const std::string& name : shipped_models()) {
+      Result<ModelSpec> spec = load_model(name, Tree::object(), "");
+      if (!spec) continue;
+      found->second.push_back(spec.take());
+      found->second.back().name = name;
+    }
+  }
+  return found->second;
+}
+
+std::optional<ModelMatch> match_one(const ModelSpec& asked, const ModelSpec& shipped) {
+  if (shipped.hidden_size != asked.hidden_size) return std::nullopt;
   ModelMatch match;
-  match.name = name;
-  match.overrides = cut_overrides(asked, shipped.value());
+  match.name = shipped.name;
+  match.overrides = cut_overrides(asked, shipped);
   if (match.overrides.contains("vocab_size")) return std::nullopt;  // another model
-  ModelSpec candidate = shipped.value();
+  ModelSpec candidate = shipped;
   if (!match.overrides.empty()) {
-    Result<ModelSpec> cut = load_model(name, match.overrides, "");
+    Result<ModelSpec> cut = load_model(shipped.name, match.overrides, "");
     if (!cut) return std::nullopt;
     candidate = cut.take();
   }
@@ -261,8 +280,8 @@ std::optional<ModelMatch> match_shipped_model(const ModelSpec& model) {
   const auto weight = [](const ModelMatch& m) {
     return m.differences.size() * 16 + m.overrides.size();
   };
-  for (const std::string& name : shipped_models()) {
-    auto match = match_one(model, name);
+  for (const ModelSpec& shipped : shipped_specs()) {
+    auto match = match_one(model, shipped);
     if (match && (!best || weight(*match) < weight(*best))) best = std::move(match);
   }
   return best;

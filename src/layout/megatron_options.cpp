@@ -182,7 +182,7 @@ constexpr std::array kModelOptions = std::to_array<std::string_view>(
      "moe_shared_expert_gate", "mtp_use_repeated_layer", "hybrid_override_pattern",
      "hybrid_layer_pattern", "is_hybrid_model", "linear_attention_freq", "padded_vocab_size"});
 
-constexpr std::array kEnvironment = std::to_array<std::string_view>(
+constexpr std::array kVariables = std::to_array<std::string_view>(
     {"CUDA_DEVICE_", "NVTE_", "NCCL_", "TORCH_NCCL_", "PYTORCH_", "NUM_OF_", "USE_MNNVL",
      "NVLINK_DOMAIN_SIZE", "HYBRID_EP_", "DEEP_EP_", "CUDNN_", "TORCHINDUCTOR_"});
 
@@ -383,7 +383,7 @@ void OptionReader::value(const std::string& spelling, const json& value, int lin
 }
 
 void OptionReader::environment(const std::string& name, const std::string& value) {
-  if (!starts_with_any(name, kEnvironment) || is_undecided(value)) return;
+  if (!starts_with_any(name, kVariables) || is_undecided(value)) return;
   input_.config.env[name] = value;
 }
 

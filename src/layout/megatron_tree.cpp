@@ -8,14 +8,14 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::size_t kDeepest = 8;
+constexpr std::size_t kDeepestSection = 8;
 
 /// Bridge's ConfigContainer: sections of sections, or dotted keys.
 void read_sections(const Node& node, const std::string& path, const InputOptions& options,
                    OptionReader& reader, std::size_t depth) {
   for (const Node::Entry& entry : node.entries) {
     const std::string key = path.empty() ? entry.key : path + "." + entry.key;
-    if (entry.value.is_map() && depth < kDeepest) {
+    if (entry.value.is_map() && depth < kDeepestSection) {
       read_sections(entry.value, key, options, reader, depth + 1);
       continue;
     }

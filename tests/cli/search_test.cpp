@@ -128,8 +128,8 @@ TEST_CASE("bad words of a search are refused with the nearest good one") {
   CHECK(contains(model.err, "did you mean 'olmoe-1b-7b'?"));
 }
 
-TEST_CASE("a kind of export that is not there yet is refused before the search") {
-  const Outcome outcome = run(small_search("olmoe-1b-7b", {"--export", "bridge", "folder"}));
+TEST_CASE("an unknown kind of export is refused before the search, with the nearest") {
+  const Outcome outcome = run(small_search("olmoe-1b-7b", {"--export", "bridg", "folder"}));
   CHECK(outcome.exit_code == 2);
-  CHECK(contains(outcome.err, "--export run DIR"));
+  CHECK(contains(outcome.err, "did you mean 'bridge'?"));
 }

@@ -112,9 +112,9 @@ TEST_CASE("do the options alone carry every key that Megatron has a word for?") 
 }
 
 TEST_CASE("do real argument lists give the layout that they were written for?") {
-  const std::vector<std::string> others{"cluster.system", "cluster.gpus",       "software.features",
-                                        "software.env",   "software.container", "model_overrides",
-                                        "moe.routing"};
+  const std::vector<std::string> others{
+      "cluster.system",     "cluster.gpus",    "software.features",        "software.env",
+      "software.container", "model_overrides", "layout.sequence_parallel", "moe.routing"};
   int lists = 0;
   for (const MeasuredRow& row : rows_of("h200_arguments.csv")) {
     const std::string arguments = rows::cell(row, "megatron_args");
@@ -133,6 +133,7 @@ TEST_CASE("do real argument lists give the layout that they were written for?") 
       INFO(key);
       CHECK(std::find(others.begin(), others.end(), key) != others.end());
     }
+    CHECK(run.value().run.layout.sp() == row.run->layout.sp());
     CHECK(run.value().run.software.container == "megatron-local-2026-08");
     // the same model, by whatever overrides
     const auto ours = load_model(run.value().run.model, run.value().run.model_overrides, "");
