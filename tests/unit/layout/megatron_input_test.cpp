@@ -32,7 +32,7 @@ std::string warnings_of(const MegatronInput& input) {
   return all;
 }
 
-bool contains(const std::string& text, const std::string& part) {
+bool has(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
 
@@ -105,8 +105,8 @@ TEST_CASE("does a launch script with arrays give the run that it starts?") {
   CHECK(input.config.env.at("CUDA_DEVICE_MAX_CONNECTIONS") == "1");
   CHECK(input.given.at("expert_model_parallel_size").line ==
         line_of(kMixtral, "--expert-model-parallel-size"));
-  CHECK_FALSE(contains(warnings_of(input), "no option that moecast knows"));
-  CHECK(contains(warnings_of(input), fmt::format("train.sh:{}", line_of(kMixtral, "if [ -n"))));
+  CHECK_FALSE(has(warnings_of(input), "no option that moecast knows"));
+  CHECK(has(warnings_of(input), fmt::format("train.sh:{}", line_of(kMixtral, "if [ -n"))));
   ImportOptions options;
   options.system = "dgx-h100";
   const ImportedRun run = imported(input, options);
@@ -203,8 +203,8 @@ MODEL_ARGS:
   --fp8-format: e4m3
   --bf16: true
 )";
-  CHECK(contains(problems_of(yaml), "train.sh:5: --tensor-model-parallel-size: depends on ${TP}"));
-  CHECK(contains(problems_of(yaml), "--var PP=VALUE"));
+  CHECK(has(problems_of(yaml), "train.sh:5: --tensor-model-parallel-size: depends on ${TP}"));
+  CHECK(has(problems_of(yaml), "--var PP=VALUE"));
   InputOptions options;
   options.variables = {{"TP", "2"}, {"PP", "16"}};
   const MegatronInput input = read(yaml, options);
@@ -333,7 +333,7 @@ TEST_CASE("is an unknown option named, with the nearest one that is known?") {
       "--tensor-model-parallel-size 2 --pipeline-model-paralel-size 4 "
       "--lr 1e-4 --tokenizer-type NullTokenizer");
   REQUIRE(input.warnings.size() == 1);
-  CHECK(contains(warnings_of(input), "did you mean '--pipeline-model-parallel-size'?"));
+  CHECK(has(warnings_of(input), "did you mean '--pipeline-model-parallel-size'?"));
 }
 
 TEST_CASE("are wrong values refused all at once, each on its line?") {
@@ -342,10 +342,10 @@ TEST_CASE("are wrong values refused all at once, each on its line?") {
       "--micro-batch-size\n--seq-length $SEQ\n");
   for (const char* place : {"train.sh:1", "train.sh:2", "train.sh:3", "train.sh:4"}) {
     INFO(text);
-    CHECK(contains(text, place));
+    CHECK(has(text, place));
   }
-  CHECK(contains(problems_of("echo hello\n"), "no command with options of Megatron"));
-  CHECK(contains(problems_of("--bf16", {"bridg", {}}), "did you mean 'bridge'?"));
+  CHECK(has(problems_of("echo hello\n"), "no command with options of Megatron"));
+  CHECK(has(problems_of("--bf16", {"bridg", {}}), "did you mean 'bridge'?"));
 }
 
 TEST_CASE("does an import without a cluster ask for it, and say how to give it?") {
@@ -355,7 +355,7 @@ TEST_CASE("does an import without a cluster ask for it, and say how to give it?"
   for (const Diagnostic& problem : run.problems()) all += to_string(problem) + "\n";
   for (const char* part : {"--system NAME", "--gpus N", "train.seq_length", "vocab_size"}) {
     INFO(all);
-    CHECK(contains(all, part));
+    CHECK(has(all, part));
   }
 }
 
@@ -366,7 +366,7 @@ TEST_CASE("do cut and random inputs never crash or hang the readers?") {
       "MODEL_ARGS:\n  --tensor-model-parallel-size: 2\n  --moe-layer-freq: ([0]*3+[1]*58)\n",
       "python setup_experiment.py -m a -mr b -g h100 -ng 8 -tp 2 model.x=y -E A=B\n"};
   const auto try_all = [](const std::string& text) {
-    for (const std::string& from : {"", "megatron-lm", "megatron-yaml", "bridge", "harness"}) {
+    for (const std::string from : {"", "megatron-lm", "megatron-yaml", "bridge", "harness"}) {
       const auto input = read_megatron_text(text, "x", {from, {{"TP", "1"}}});
       if (input) import_run(input.value(), {"mixtral-8x7b", "dgx-h100", 8, {}});
     }
