@@ -154,7 +154,9 @@ class Follower {
         ++at_;
       } else {
         const std::size_t before = at_;
+        tested_ = false;
         truth = and_or(active);
+        if (!tested_) truth = Truth::unknown;  // what another program finds
         if (at_ == before) ++at_;
       }
     }
@@ -261,7 +263,8 @@ class Follower {
       return Truth::yes;
     }
     const std::string& name = words[first].text;
-    if (is_test(name)) return decide(words, first, scope_);
+    tested_ |= is_test(name) || name == "true" || name == "false" || name == ":";
+    if (is_test(name)) return test(words, first);
     if (contains({"export", "declare", "local", "readonly", "typeset"}, name)) {
       const bool exports =
           name == "export" || (words.size() > first + 1 && words[first + 1].text == "-x");
@@ -269,6 +272,18 @@ class Follower {
       return Truth::yes;
     }
     return run(words, first);
+  }
+
+  Truth test(const std::vector<Token>& words, std::size_t first) {
+    scope_.unset_is_empty = true;
+    scope_.unset.clear();
+    const Truth truth = decide(words, first, scope_);
+    scope_.unset_is_empty = false;
+    if (truth == Truth::unknown || scope_.unset.empty()) return truth;
+    const std::string& name = scope_.unset.front();
+    warn(words[first].line, name + " is set nowhere: the condition takes it as empty",
+         "set it with --var " + name + "=VALUE");
+    return truth;
   }
 
   static bool is_assignment(const Token& token) {
@@ -389,6 +404,7 @@ class Follower {
   std::vector<Token> tokens_;
   std::size_t at_ = 0;
   int depth_ = 0;
+  bool tested_ = false;  ///< the condition was one that can be decided
 };
 
 Scope scope_of(const std::map<std::string, std::string>& variables) {

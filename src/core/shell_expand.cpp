@@ -155,7 +155,7 @@ class Expander {
   void variable(const std::string& name, std::string_view index, std::string_view as_written,
                 bool quoted) {
     const auto found = scope_.variables.find(name);
-    if (found == scope_.variables.end()) return keep(as_written);
+    if (found == scope_.variables.end()) return unknown(name, as_written);
     const Variable& v = found->second;
     std::size_t bytes = 0;
     for (const Spanned& item : v.items) bytes += item.text().size() + 1;
@@ -165,6 +165,13 @@ class Expander {
     std::size_t at = 0;
     std::from_chars(index.data(), index.data() + index.size(), at);
     if (at < v.items.size()) value(v.items[at], quoted);
+  }
+
+  void unknown(const std::string& name, std::string_view as_written) {
+    if (!scope_.unset_is_empty || std::isdigit(static_cast<unsigned char>(name[0])))
+      return keep(as_written);
+    scope_.unset.push_back(name);
+    fields_.literal("", line_);
   }
 
   void each(const std::vector<Spanned>& items) {

@@ -51,6 +51,9 @@ class Scope {
   /// Script text may double what it holds with every line: there is an end to that.
   bool afford(std::size_t bytes);
   int nesting = 0;  ///< of expansions within expansions
+  /// In a condition a variable that nobody set is empty; which ones were asked for.
+  bool unset_is_empty = false;
+  std::vector<std::string> unset;
 
  private:
   std::size_t budget_ = std::size_t{16} << 20;

@@ -180,9 +180,12 @@ Result<Exported> export_run(const Run& run, const ModelSpec& model, const Softwa
   const Flavour flavour = lm ? Flavour::megatron_lm : Flavour::bridge;
   const auto config = config_of_run(run, model, software, flavour);
   if (!config) return config.problems();
-  const auto whole = load_model(run.model, nlohmann::ordered_json::object(), run.base_dir);
-  auto unchanged = whole ? config_of_run(run, whole.value(), software, flavour) : config;
-  if (!unchanged) unchanged = config;  // the whole model does not split the same way
+  auto unchanged = config;
+  if (!run.model_overrides.empty()) {
+    const auto whole = load_model(run.model, nlohmann::ordered_json::object(), run.base_dir);
+    if (whole) unchanged = config_of_run(run, whole.value(), software, flavour);
+    if (!unchanged) unchanged = config;  // the whole model does not split the same way
+  }
   const MegatronConfig base = default_config(flavour);
   const ExportSource source{run, model, config.value(), base, unchanged.value()};
   const std::string body = lm ? megatron_lm_text(source, kind == ExportKind::dry_run)

@@ -6,19 +6,14 @@
 
 #include <fmt/format.h>
 
-#include "layout/enum_names.hpp"
+#include "layout/import_parts.hpp"
 #include "layout/megatron_model.hpp"
 #include "layout/megatron_options.hpp"
-#include "layout/pipeline_plan.hpp"
 #include "layout/run_file.hpp"
-#include "layout/uneven_split.hpp"
 #include "moecast/model_io.hpp"
 
 namespace moecast {
 namespace {
-
-/// Rows of the fullest expert-parallel rank over the mean where a router is left to itself.
-constexpr double kNaturalImbalance = 1.2;
 
 constexpr auto kSystems =
     std::to_array<std::pair<std::string_view, std::string_view>>({{"h100", "dgx-h100"},
@@ -29,15 +24,10 @@ constexpr auto kSystems =
                                                                   {"gb200", "gb200-nvl72"},
                                                                   {"gb300", "gb300-nvl72"}});
 
-class Importer {
+class Importer : ImportPart {
  public:
-  Importer(const MegatronInput& input, const ImportOptions& options)
-      : in_(input),
-        c_(input.config),
-        options_(options),
-        lm_(input.flavour == Flavour::megatron_lm) {
-    out_.warnings = input.warnings;
-  }
+  Importer(ImportState& state, const ImportOptions& options)
+      : ImportPart(state), out_(state.out), problems_(state.problems), options_(options) {}
 
   Result<ImportedRun> read() {
     run().base_dir = std::filesystem::path(in_.file).parent_path().string();
@@ -45,13 +35,10 @@ class Importer {
     problems_.clear();
     read_model();
     read_cluster();
-    read_sizes();
-    read_split();
-    read_precision();
-    read_experts();
-    read_memory();
-    read_optimizer();
-    read_software();
+    state_.layers = number_of_layers();
+    state_.routing_said = is_said("moe.routing");
+    import_layout(state_);
+    import_training(state_);
     read_rest();
     apply_run_keys();
     check_required();
@@ -60,14 +47,8 @@ class Importer {
   }
 
  private:
-  Run& run() { return out_.run; }
-  Layout& layout() { return out_.run.layout; }
-
-  void warn(std::string_view field, std::string message, std::string hint = "") {
-    out_.warnings.push_back(in_.problem(field, std::move(message), std::move(hint)));
-  }
   void fail(std::string key, std::string message, std::string hint) {
-    problems_.push_back({in_.file, 0, 0, std::move(key), std::move(message), std::move(hint)});
+    state_.fail(std::move(key), std::move(message), std::move(hint));
   }
 
   /// A "# moecast: key=value" line says it, or --set does.
@@ -81,12 +62,12 @@ class Importer {
   }
 
   void read_model() {
-    model_ = model_of(in_);
+    state_.model = model_of(in_);
     if (!options_.model.empty()) {
       run().model = options_.model;
     } else if (is_said("model")) {
       return;
-    } else if (model_) {
+    } else if (state_.model) {
       match_model();
     } else if (!in_.recipe.empty()) {
       run().model = model_of_recipe(in_.recipe);
@@ -117,7 +98,7 @@ class Importer {
   }
 
   void match_model() {
-    if (const auto match = match_shipped_model(*model_)) {
+    if (const auto match = match_shipped_model(*state_.model)) {
       run().model = match->name;
       run().model_overrides = match->overrides;
       if (!match->differences.empty())
@@ -127,10 +108,10 @@ class Importer {
                                  "--model FILE for another"});
       return;
     }
-    if (model_->vocab_size < 1)
+    if (state_.model->vocab_size < 1)
       return fail("vocab_size", "is not among the options, and no shipped model has these layers",
                   "add --vocab-size N to the input, or --model NAME");
-    out_.model = model_;
+    out_.model = state_.model;
   }
 
   void read_cluster() {
@@ -140,250 +121,14 @@ class Importer {
       warn("gpu", fmt::format("'{}' is no GPU of a shipped system", c_.gpu), "add --system NAME");
   }
 
-  void read_sizes() {
-    Layout& l = layout();
-    l.tp = c_.tensor_model_parallel_size;
-    l.pp = c_.pipeline_model_parallel_size;
-    l.cp = c_.context_parallel_size;
-    l.ep = c_.expert_model_parallel_size;
-    const bool one = !lm_ && l.ep > 1;  // Bridge _set_moe_expert_tensor_parallel_default
-    l.etp = c_.expert_tensor_parallel_size.value_or(one || !c_.num_experts ? 1 : l.tp);
-    l.micro_batch_size = c_.micro_batch_size;
-    run().seq_length = c_.seq_length;
-    const int dp = std::max(1, run().gpus / std::max(1, l.tp * l.pp * l.cp));
-    run().global_batch_size =
-        c_.global_batch_size.value_or(lm_ && run().gpus > 0 ? c_.micro_batch_size * dp : 0);
-    l.microbatch_group_size_per_vp_stage = c_.microbatch_group_size_per_vp_stage.value_or(0);
-    if (l.microbatch_group_size_per_vp_stage == l.pp) l.microbatch_group_size_per_vp_stage = 0;
-    const bool sp = c_.sequence_parallel && l.tp > 1;
-    if (sp != (l.tp > 1)) l.sequence_parallel = sp ? Tristate::on : Tristate::off;
-  }
-
-  /// Chunks per rank, and which layers the stages hold.
-  void read_split() {
-    Layout& l = layout();
-    const int layers = number_of_layers();
-    l.vpp = c_.num_virtual_stages_per_pipeline_rank.value_or(1);
-    if (const auto per = c_.num_layers_per_virtual_pipeline_stage; per && *per > 0 && layers > 0)
-      l.vpp = std::max(1, layers / l.pp / *per);
-    if (!c_.pipeline_model_parallel_layout.empty()) {
-      run().pipeline_model_parallel_layout = c_.pipeline_model_parallel_layout;
-      l.pipeline_split = PipelineSplit::explicit_string;
-      const int stages = count_layout_stages(c_.pipeline_model_parallel_layout);
-      if (lm_ && stages > 0 && stages % l.pp == 0) l.vpp = stages / l.pp;
-      return;
-    }
-    const bool uneven =
-        c_.decoder_first_pipeline_num_layers || c_.decoder_last_pipeline_num_layers ||
-        c_.account_for_embedding_in_pipeline_split || c_.account_for_loss_in_pipeline_split;
-    if (uneven && l.pp > 1) return read_uneven_split(layers);
-    const bool divides =
-        layers > 0 && layers % l.pp == 0 && layers / l.pp % std::max(1, l.vpp) == 0;
-    l.pipeline_split = divides ? PipelineSplit::automatic : PipelineSplit::megatron;
-  }
-
   int number_of_layers() {
-    if (model_) return static_cast<int>(model_->layers.size());
+    if (state_.model) return static_cast<int>(state_.model->layers.size());
     if (c_.num_layers > 0) return c_.num_layers;
     if (run().model.empty()) return 0;
+    const ModelSpec* shipped = run().model_overrides.empty() ? shipped_model(run().model) : nullptr;
+    if (shipped != nullptr) return static_cast<int>(shipped->layers.size());
     const auto model = load_model(run().model, run().model_overrides, run().base_dir);
     return model ? static_cast<int>(model.value().layers.size()) : 0;
-  }
-
-  void read_uneven_split(int layers) {
-    UnevenSplit split;
-    split.first = c_.decoder_first_pipeline_num_layers;
-    split.last = c_.decoder_last_pipeline_num_layers;
-    split.embedding = c_.account_for_embedding_in_pipeline_split;
-    split.loss = c_.account_for_loss_in_pipeline_split;
-    const int mtp = model_ ? model_->mtp_num_layers : c_.mtp_num_layers.value_or(0);
-    const std::string text = layout_string_of(split, layers, layout().pp, layout().vpp, mtp);
-    if (text.empty()) {
-      const std::string_view field = split.first  ? "decoder_first_pipeline_num_layers"
-                                     : split.last ? "decoder_last_pipeline_num_layers"
-                                                  : "account_for_embedding_in_pipeline_split";
-      return fail(in_.problem(field, "", "").key,
-                  fmt::format("{} layers do not divide over PP {} x VPP {} that way", layers,
-                              layout().pp, layout().vpp),
-                  "state --pipeline-model-parallel-layout");
-    }
-    run().pipeline_model_parallel_layout = text;
-    layout().pipeline_split = PipelineSplit::explicit_string;
-  }
-
-  void read_precision() {
-    layout().precision = Precision::bf16;
-    if (c_.fp4_format) layout().precision = Precision::nvfp4;
-    if (c_.fp8_format && !c_.fp4_format) {
-      bool known = false;
-      for (const PrecisionNames& names : precision_names()) {
-        if (names.recipe != text_of(c_.fp8_recipe)) continue;
-        layout().precision = names.precision;
-        known = true;
-      }
-      if (!known)
-        fail(in_.problem("fp8_recipe", "", "").key, "is a recipe that a run file has no word for",
-             "--set precision=...");
-    }
-    if (c_.fp16) warn("fp16", "is forecast as bf16: the same speed and size");
-    if (lm_ && !c_.fp16 && !c_.bf16)
-      warn("bf16", "is not given: FP32 training is not modelled, read as bf16", "add --bf16");
-  }
-
-  void read_experts() {
-    Layout& l = layout();
-    l.overlap_moe_expert_parallel_comm = c_.overlap_moe_expert_parallel_comm;
-    l.delay_wgrad_compute = c_.delay_wgrad_compute;
-    l.moe_shared_expert_overlap = c_.moe_shared_expert_overlap;
-    const bool experts = c_.num_experts.value_or(0) > 0 || !model_;
-    if (!experts) return;
-    read_dispatcher();
-    read_routing();
-  }
-
-  void read_dispatcher() {
-    Layout& l = layout();
-    Word type = c_.moe_token_dispatcher_type;
-    if (!lm_ && !in_.is_given("moe_token_dispatcher_type")) type = "alltoall"_w;  // the recipes'
-    l.dispatcher = type == "allgather"_w ? Dispatcher::allgather : Dispatcher::alltoall;
-    if (type == "flex"_w || c_.moe_enable_deepep) {
-      const bool hybrid = !c_.moe_enable_deepep && c_.moe_flex_dispatcher_backend == "hybridep"_w;
-      l.dispatcher = hybrid ? Dispatcher::hybridep : Dispatcher::deepep;
-      if (c_.moe_flex_dispatcher_backend == "ncclep"_w && !c_.moe_enable_deepep)
-        warn("moe_flex_dispatcher_backend", "ncclep is not modelled: read as deepep");
-      const auto sms = c_.moe_flex_dispatcher_num_sms ? c_.moe_flex_dispatcher_num_sms
-                       : hybrid                       ? c_.moe_hybridep_num_sms
-                                                      : c_.moe_deepep_num_sms;
-      l.dispatcher_num_sms = sms.value_or(0);
-    }
-  }
-
-  void read_routing() {
-    const double capacity = c_.moe_expert_capacity_factor.value_or(-1);
-    if (capacity > 0) run().capacity_factor = capacity;
-    const bool known = lm_ || in_.is_given("moe_router_force_load_balancing");
-    if (c_.moe_router_force_load_balancing || !known || is_said("moe.routing")) return;
-    run().routing.kind = Routing::Kind::imbalance;
-    run().routing.imbalance = kNaturalImbalance;
-    warn("moe_router_force_load_balancing",
-         fmt::format("is off: an imbalance of {} is assumed, as the data decides",
-                     kNaturalImbalance),
-         "--set moe.routing={imbalance: X}, or force_balance");
-  }
-
-  template <typename E>
-  ModuleSet<E> modules(std::string_view field, Words words) {
-    ModuleSet<E> set;
-    for (const std::string& word : texts_of(words)) {
-      if (const auto module = enum_from_text<E>(word)) {
-        set.add(*module);
-      } else {
-        warn(field, fmt::format("a run file has no module '{}': left out", word));
-      }
-    }
-    if (const auto other = c_.other_words.find(std::string(field)); other != c_.other_words.end())
-      warn(field, fmt::format("'{}' is no module that moecast knows: left out", other->second));
-    return set;
-  }
-
-  void read_memory() {
-    Layout& l = layout();
-    const auto granularity =
-        enum_from_text<RecomputeGranularity>(text_of(c_.recompute_granularity));
-    l.recompute_granularity = granularity.value_or(RecomputeGranularity::none);
-    l.recompute_modules = modules<RecomputeModule>("recompute_modules", c_.recompute_modules);
-    if (l.recompute_granularity == RecomputeGranularity::selective && !c_.recompute_modules.given)
-      l.recompute_modules.add(RecomputeModule::core_attn);
-    if (c_.moe_layer_recompute) {
-      l.recompute_granularity = RecomputeGranularity::selective;
-      l.recompute_modules.add(RecomputeModule::moe);
-    }
-    l.recompute_method = enum_from_text<RecomputeMethod>(text_of(c_.recompute_method))
-                             .value_or(RecomputeMethod::none);
-    l.recompute_num_layers = c_.recompute_num_layers.value_or(0);
-    if (c_.fine_grained_activation_offloading)
-      l.offload_modules = modules<OffloadModule>("offload_modules", c_.offload_modules);
-    l.offload_fraction = c_.activation_offload_fraction;
-    if (c_.optimizer_cpu_offload) l.optimizer_offload_fraction = c_.optimizer_offload_fraction;
-    l.cpu_offloading_num_layers = std::max(0, c_.cpu_offloading_num_layers);
-    read_graphs();
-  }
-
-  void read_graphs() {
-    Layout& l = layout();
-    l.cuda_graph_impl =
-        enum_from_text<CudaGraphImpl>(text_of(c_.cuda_graph_impl)).value_or(CudaGraphImpl::none);
-    Words scope = c_.cuda_graph_modules;
-    if (scope.has("full_iteration"_w)) l.cuda_graph_impl = CudaGraphImpl::full_iteration;
-    scope.remove("full_iteration"_w);
-    scope.remove("full"_w);  // the whole layer, as no module says
-    l.cuda_graph_scope = modules<GraphModule>("cuda_graph_modules", scope);
-  }
-
-  DType dtype(std::string_view field, Word word) {
-    if (const auto type = enum_from_text<DType>(text_of(word))) return *type;
-    warn(field, "is no type that a run file has a word for: fp32 is taken");
-    return DType::fp32;
-  }
-
-  void read_optimizer() {
-    Layout& l = layout();
-    const auto given = [&](std::string_view name) { return in_.is_given(name); };
-    l.distributed_optimizer =
-        lm_ || given("use_distributed_optimizer") ? c_.use_distributed_optimizer : true;
-    l.precision_aware_optimizer = c_.use_precision_aware_optimizer;
-    l.grad_dtype = gradient_type();
-    l.master_dtype = dtype("main_params_dtype", c_.main_params_dtype);
-    l.moment_dtype = dtype("exp_avg_dtype", c_.exp_avg_dtype);
-    if (c_.exp_avg_dtype != c_.exp_avg_sq_dtype)
-      warn("exp_avg_sq_dtype", "differs from exp_avg_dtype: a run file has one type for both",
-           "the type of exp_avg_dtype is taken");
-    l.overlap_grad_reduce = c_.overlap_grad_reduce.value_or(!lm_);
-    l.overlap_param_gather = c_.overlap_param_gather.value_or(!lm_);
-    l.tp_comm_overlap = c_.tp_comm_overlap;
-    const auto types = texts_of(c_.cp_comm_type);
-    if (!types.empty())
-      l.cp_comm_type = enum_from_text<CpCommType>(types.front()).value_or(CpCommType::p2p);
-    if (types.size() > 1) warn("cp_comm_type", "differs by layer: the first is taken for all");
-    if (c_.use_megatron_fsdp) l.fsdp = FsdpSharding::optim_grads_params;
-    if (c_.use_megatron_fsdp && c_.data_parallel_sharding_strategy != "optim_grads_params"_w &&
-        given("data_parallel_sharding_strategy"))
-      warn("data_parallel_sharding_strategy", "is read as optim_grads_params, the one modelled");
-  }
-
-  DType gradient_type() {
-    if (c_.grad_reduce_in_bf16 || c_.main_grads_dtype == "bf16"_w) return DType::bf16;
-    const bool harness = in_.kind == InputKind::harness;  // its recipes reduce in BF16
-    const bool stated = in_.is_given("accumulate_allreduce_grads_in_fp32");
-    const bool in_fp32 = stated ? c_.accumulate_allreduce_grads_in_fp32 : lm_ || !harness;
-    return in_fp32 ? DType::fp32 : DType::bf16;
-  }
-
-  void read_software() {
-    Software& s = run().software;
-    s.transformer_engine = c_.te_version;
-    s.pytorch = c_.pytorch_version;
-    s.megatron_core = c_.megatron_core_version;
-    s.bridge = c_.bridge_version;
-    s.env = c_.env;
-    for (const FeatureField& f : feature_fields()) {
-      if (!in_.is_given(f.field) && !(lm_ && f.lm_decides)) continue;
-      const nlohmann::json value = get(c_, *find_megatron_field(f.field));
-      s.features[std::string(f.feature)] =
-          f.on.empty() ? value == nlohmann::json(true) : value == nlohmann::json(f.on);
-    }
-    if (s.features["te_cross_entropy"] && !c_.cross_entropy_loss_fusion)
-      s.features["te_cross_entropy"] = false;
-    if (!lm_ && !in_.is_given("cross_entropy_fusion_impl")) s.features.erase("te_cross_entropy");
-    if (c_.moe_paged_stash && c_.moe_expert_rank_capacity_factor)
-      s.env["moe_expert_rank_capacity_factor"] =
-          fmt::format("{}", *c_.moe_expert_rank_capacity_factor);
-    if (c_.transformer_impl == "local"_w) {
-      s.container = "megatron-local-2026-08";
-      warn("transformer_impl",
-           "local layers: software.container is the stack without Transformer "
-           "Engine that ships");
-    }
   }
 
   /// Options that were read and that a run file has no key for.
@@ -442,13 +187,9 @@ class Importer {
       fail("train.global_batch_size", "is not given", "--set train.global_batch_size=256");
   }
 
-  const MegatronInput& in_;
-  const MegatronConfig& c_;
+  ImportedRun& out_;
+  Diagnostics& problems_;
   const ImportOptions& options_;
-  const bool lm_;
-  std::optional<ModelSpec> model_;
-  ImportedRun out_;
-  Diagnostics problems_;
 };
 
 }  // namespace
@@ -485,8 +226,17 @@ std::string gpu_of_system(std::string_view system) {
   return "";
 }
 
+void ImportState::warn(std::string_view field, std::string message, std::string hint) {
+  out.warnings.push_back(in.problem(field, std::move(message), std::move(hint)));
+}
+void ImportState::fail(std::string key, std::string message, std::string hint) {
+  problems.push_back({in.file, 0, 0, std::move(key), std::move(message), std::move(hint)});
+}
+
 Result<ImportedRun> import_run(const MegatronInput& input, const ImportOptions& options) {
-  return Importer(input, options).read();
+  ImportState state{input, {}, 0, false, {}, {}};
+  state.out.warnings = input.warnings;
+  return Importer(state, options).read();
 }
 
 }  // namespace moecast

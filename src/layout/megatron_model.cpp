@@ -52,7 +52,6 @@ Mixer attention(const MegatronInput& input) {
     x.qk_head_dim = c.qk_head_dim.value_or(128);
     x.qk_pos_emb_head_dim = c.qk_pos_emb_head_dim.value_or(64);
     x.v_head_dim = c.v_head_dim.value_or(128);
-    x.qk_layernorm = false;  // of the latents: Mla has them anyway
     return x;
   }
   const bool grouped = c.group_query_attention || input.flavour == Flavour::bridge;
@@ -273,6 +272,13 @@ std::optional<ModelSpec> model_of(const MegatronInput& input) {
   add_layers(input, m);
   add_experts(input, m);
   return m;
+}
+
+const ModelSpec* shipped_model(std::string_view name) {
+  const std::vector<ModelSpec>& specs = shipped_specs();
+  const auto found =
+      std::find_if(specs.begin(), specs.end(), [&](const ModelSpec& m) { return m.name == name; });
+  return found == specs.end() ? nullptr : &*found;
 }
 
 std::optional<ModelMatch> match_shipped_model(const ModelSpec& model) {

@@ -18,6 +18,8 @@ struct ModelMatch {
   nlohmann::ordered_json overrides = nlohmann::ordered_json::object();
   std::vector<std::string> differences;  ///< keys that differ all the same: details of no weight
 };
+/// A shipped model by name, read once; nullptr when there is none.
+const ModelSpec* shipped_model(std::string_view name);
 std::optional<ModelMatch> match_shipped_model(const ModelSpec& model);
 /// The shipped model that a recipe of the performance harness is named after; empty = none.
 std::string model_of_recipe(std::string_view recipe);

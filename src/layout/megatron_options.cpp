@@ -289,6 +289,7 @@ json words_value(const MegatronField& field, const std::vector<std::string>& wor
   return with_type(field, [&]<typename T>(T*) -> json {
     std::string all = fmt::format("{}", fmt::join(words, " "));
     if constexpr (is_list<T>) {
+      std::erase_if(all, [](char c) { return c == '\'' || c == '"'; });  // left over from an eval
       if (std::is_same_v<T, std::vector<int>> && all.find('*') != std::string::npos) return all;
       json list = json::array();
       for (const std::string& word : words)
@@ -310,6 +311,7 @@ void OptionReader::flag(const std::string& spelling, std::vector<std::string> wo
   const FlagMeaning meaning = find_flag(spelling);
   const std::string name = with_underscores(spelling);
   if (meaning.field == nullptr) return unknown(spelling, name, line, words);
+  drop_open_words(*meaning.field, spelling, words, line);
   if (words.empty()) {
     if (meaning.implied.is_null() && is_silent_option(name)) return;
     if (meaning.implied.is_null())
@@ -320,6 +322,23 @@ void OptionReader::flag(const std::string& spelling, std::vector<std::string> wo
   const bool negated = meaning.implied.is_boolean() && !meaning.implied.get<bool>();
   if (negated && value.is_boolean()) value = !value.get<bool>();
   set(meaning.field->name, spelling, value, line);
+}
+
+/// `--sequence-parallel ${MORE_ARGS}`: a word that nobody set is no value where one is complete.
+void OptionReader::drop_open_words(const MegatronField& field, const std::string& spelling,
+                                   std::vector<std::string>& words, int line) {
+  const std::size_t own = field_is_flag(field) ? 0 : 1;
+  for (std::size_t i = own; i < words.size();) {
+    if (words[i].empty() || words[i][0] != '$') {
+      ++i;
+      continue;
+    }
+    const auto names = undecided_names(words[i]);
+    warn(line, spelling,
+         fmt::format("the options in {} after it are not known: left out", words[i]),
+         names.empty() ? "" : fmt::format("give them: --var {}=VALUE", names[0]));
+    words.erase(words.begin() + static_cast<std::ptrdiff_t>(i));
+  }
 }
 
 void OptionReader::unknown(const std::string& spelling, const std::string& name, int line,

@@ -27,6 +27,8 @@ class OptionReader {
   Diagnostics problems;
 
  private:
+  void drop_open_words(const MegatronField& field, const std::string& spelling,
+                       std::vector<std::string>& words, int line);
   void unknown(const std::string& spelling, const std::string& name, int line,
                const std::vector<std::string>& words);
 

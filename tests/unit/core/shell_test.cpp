@@ -91,6 +91,17 @@ TEST_CASE("is a branch that only the shell can decide left out, with a warning o
   CHECK(script.warnings[0].line == 2);
   CHECK(warnings("for i in 1 2; do run $i; done") == 1);
   CHECK(warnings("source env.sh") == 1);
+  CHECK(warnings("if docker ps; then X=1; else X=2; fi") == 1);
+}
+
+TEST_CASE("is a variable that nobody sets empty in a condition, and said to be?") {
+  const ShellScript script =
+      read_shell("if [ -z ${VPP} ]; then X=none; else X=$VPP; fi\nrun $X ${VPP}", "run.sh");
+  CHECK(joined(script.commands.back()) == "run none ${VPP}");
+  REQUIRE(script.warnings.size() == 1);
+  CHECK(script.warnings[0].line == 1);
+  CHECK(script.warnings[0].hint.find("--var VPP=VALUE") != std::string::npos);
+  CHECK(last("[ \"$1\" = a ] && X=1\nrun .$X") == "run .$X");  // the script's argument: unknown
 }
 
 TEST_CASE("what only the shell knows stays as it was written") {

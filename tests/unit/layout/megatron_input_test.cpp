@@ -336,6 +336,17 @@ TEST_CASE("is an unknown option named, with the nearest one that is known?") {
   CHECK(has(warnings_of(input), "did you mean '--pipeline-model-parallel-size'?"));
 }
 
+TEST_CASE("is a variable of more options that nobody sets left out, not taken as a value?") {
+  const MegatronInput input = read(
+      "--sequence-parallel ${MORE} --tensor-model-parallel-size 2 $MORE "
+      "--recompute-modules moe_act $MORE");
+  CHECK(input.config.sequence_parallel);
+  CHECK(input.config.tensor_model_parallel_size == 2);
+  CHECK(texts_of(input.config.recompute_modules) == std::vector<std::string>{"moe_act"});
+  CHECK(input.warnings.size() == 3);
+  CHECK(has(warnings_of(input), "--var MORE=VALUE"));
+}
+
 TEST_CASE("are wrong values refused all at once, each on its line?") {
   const std::string text = problems_of(
       "--tensor-model-parallel-size two\n--moe-router-topk 1.5\n"
