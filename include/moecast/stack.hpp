@@ -20,7 +20,8 @@ struct Stack {
   double fragmentation = 0.06;  ///< reserved / allocated - 1 at the peak: the published allowance
   double fragmentation_default_allocator = 0.06;  ///< the same without expandable segments
   Bytes context;                      ///< outside the allocator: CUDA context and libraries
-  Bytes communicator;                 ///< outside the allocator, per NCCL communicator
+  Bytes first_communicator;           ///< outside the allocator: NCCL's first communicator
+  Bytes communicator;                 ///< and every further one
   double host_factor = 1.0;           ///< host time against the profile's
   double memory_kernel_factor = 1.0;  ///< memory-bound kernels against the profile's
   std::map<std::string, std::string> sources;  ///< per value

@@ -2,6 +2,8 @@
 // TransformerEngine on compute capability 9 and later (32 MiB each; one more per stream of the
 // grouped GEMM), TransformerEngine module/base.py get_dummy_wgrad, Megatron
 // core/tensor_parallel/layers.py (buffer "mpu"), core/pipeline_parallel/schedules.py.
+#include <algorithm>
+
 #include "estimate/rank_state.hpp"
 
 namespace moecast {
@@ -27,8 +29,10 @@ Terms outside_allocator_terms(const Problem& p, const Layout& l) {
     communicators += size > 1 ? 1 : 0;
   Terms t;
   t.add("CUDA context and libraries", p.stack.context.value, 1, "measured per stack");
-  t.add("NCCL communicators", communicators * p.stack.communicator.value, communicators,
-        "measured per group that communicates");
+  if (communicators > 0)
+    t.add("first NCCL communicator", p.stack.first_communicator.value, 1, "measured per stack");
+  t.add("further NCCL communicators", std::max(0, communicators - 1) * p.stack.communicator.value,
+        communicators - 1, "measured per group that communicates");
   return t;
 }
 

@@ -27,6 +27,7 @@ class StackReader {
     file_.fragmentation = number("fragmentation", 0.0, 1.0);
     file_.fragmentation_default_allocator = number("fragmentation_default_allocator", 0.0, 1.0);
     file_.context_gib = number("context_gib", 0.0, 64.0);
+    file_.first_communicator_gib = number("first_communicator_gib", 0.0, 64.0);
     file_.communicator_gib = number("communicator_gib", 0.0, 64.0);
     file_.host_factor = number("host_factor", 0.01, 100.0);
     file_.memory_kernel_factor = number("memory_kernel_factor", 0.01, 100.0);
@@ -138,6 +139,7 @@ Stack StackFile::applied_to(Stack under) const {
   under.fragmentation_default_allocator =
       fragmentation_default_allocator.value_or(under.fragmentation_default_allocator);
   if (context_gib) under.context = gibibytes(*context_gib);
+  if (first_communicator_gib) under.first_communicator = gibibytes(*first_communicator_gib);
   if (communicator_gib) under.communicator = gibibytes(*communicator_gib);
   under.host_factor = host_factor.value_or(under.host_factor);
   under.memory_kernel_factor = memory_kernel_factor.value_or(under.memory_kernel_factor);

@@ -18,7 +18,7 @@ struct StackFile {
   Software software;
   std::optional<bool> transformer_engine;
   std::optional<double> fragmentation, fragmentation_default_allocator, context_gib,
-      communicator_gib, host_factor, memory_kernel_factor;
+      first_communicator_gib, communicator_gib, host_factor, memory_kernel_factor;
   std::map<std::string, std::string> sources;
 
   /// What this file says laid over `under`.
