@@ -94,7 +94,9 @@ int import_megatron(const ImportArgs& args) {
 bool is_model(const std::string& file) {
   std::ifstream in(file, std::ios::binary);
   if (!in || fs::is_directory(file)) return true;  // what is wrong is said there
-  const std::string text{std::istreambuf_iterator<char>(in), {}};
+  std::string text(std::size_t{4} << 20, '\0');    // what a file of ours may have at most
+  in.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(static_cast<std::size_t>(in.gcount()));
   return fs::path(file).filename() == "config.json" || is_moecast_file(text);
 }
 

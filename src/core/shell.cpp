@@ -23,8 +23,8 @@ class Follower {
 
   void follow(std::string_view text, int first_line) {
     const Nested level(scope_.nesting);
-    if (level.too_deep()) return;
-    const std::vector<Token> outer = std::move(tokens_);
+    if (level.too_deep() || !scope_.afford(text.size())) return;
+    std::vector<Token> outer = std::move(tokens_);
     const std::size_t outer_at = at_;
     tokens_ = tokens_of(text, file_, script_.warnings);
     for (Token& token : tokens_) shift(token, first_line - 1);
@@ -33,7 +33,7 @@ class Follower {
       block({}, true);
       ++at_;  // what closes nothing
     }
-    tokens_ = outer;
+    tokens_ = std::move(outer);
     at_ = outer_at;
   }
 

@@ -18,6 +18,18 @@ const PrecisionNames& names_of(Precision precision) {
                        [&](const PrecisionNames& n) { return n.precision == precision; });
 }
 
+/// The fields of mixed_precision that say a precision: those of the formats that are on, and that
+/// the others are off.
+bool is_stated_precision(const MegatronConfig& c, std::string_view name) {
+  if (name == "fp16") return false;
+  if (name == "fp8_recipe" || name == "fp8_param_gather") return static_cast<bool>(c.fp8_format);
+  if (name == "fp4_recipe" || name == "fp4_param_gather") return static_cast<bool>(c.fp4_format);
+  if (name == "reuse_grad_buf_for_mxfp8_param_ag") return c.fp8_recipe == "mxfp8"_w && c.fp8_format;
+  return name == "bf16" || name == "fp8_format" || name == "fp4_format" ||
+         name == "accumulate_allreduce_grads_in_fp32" ||
+         (name == "first_last_layers_bf16" && c.first_last_layers_bf16);
+}
+
 /// A recipe brings its own values, so that every key of the run is stated, default or not: but not
 /// what a dense model has no use for.
 bool is_stated(const ExportSource& s, const MegatronField& field) {
@@ -25,7 +37,9 @@ bool is_stated(const ExportSource& s, const MegatronField& field) {
   if (field.run_key == "model") return get(s.config, field) != get(s.unchanged, field);
   const bool of_experts = field.run_key.starts_with("moe.");
   if (of_experts && s.model.moe.num_moe_experts < 1) return false;
-  if (field.run_key == "precision" || field.name == "main_grads_dtype") return false;
+  if (field.name == "main_grads_dtype") return false;
+  if (field.bridge.starts_with("mixed_precision."))
+    return is_stated_precision(s.config, field.name);
   if (field.name == "data_parallel_sharding_strategy") return s.config.use_megatron_fsdp;
   if (field.name == "moe_flex_dispatcher_backend")
     return s.config.moe_token_dispatcher_type == "flex"_w;
@@ -36,16 +50,8 @@ bool is_stated(const ExportSource& s, const MegatronField& field) {
   return field.run_key.empty() || software ? differs : true;
 }
 
-/// What mixed_precision=NAME sets already.
-MegatronConfig with_recipe(const ExportSource& s) {
-  MegatronConfig config = s.base;
-  set_precision(config, names_of(s.run.layout.precision));
-  return config;
-}
-
 /// path=value for every field that `keep` takes.
 std::vector<std::string> overrides(const ExportSource& s, auto keep) {
-  const MegatronConfig recipe = with_recipe(s);
   const bool shape_of_run = has_gpt_options(s.model);
   std::vector<std::string> lines;
   for (const MegatronField& field : megatron_fields()) {
@@ -54,9 +60,7 @@ std::vector<std::string> overrides(const ExportSource& s, auto keep) {
     static const std::array ours{"max_position_embeddings", "attention_dropout", "hidden_dropout",
                                  "moe_grouped_gemm"};
     if (std::find(ours.begin(), ours.end(), field.name) != ours.end()) continue;
-    const json value = get(s.config, field);
-    if (field.run_key.empty() && value == get(recipe, field)) continue;
-    lines.push_back(field.bridge + "=" + hydra_value(value));
+    lines.push_back(field.bridge + "=" + hydra_value(get(s.config, field)));
   }
   lines.push_back(fmt::format("dataset.seq_length={}", s.run.seq_length));
   return lines;
@@ -148,7 +152,7 @@ std::string bridge_text(const ExportSource& s) {
   std::string text;
   for (const auto& [name, value] : s.config.env)
     text += fmt::format("export {}={}\n", name, shell_quoted(value));
-  text += fmt::format("mixed_precision={}\n", names_of(s.run.layout.precision).bridge);
+  text += fmt::format("# mixed_precision below is {}\n", names_of(s.run.layout.precision).bridge);
   for (const std::string& line : overrides(s, [](const MegatronField&) { return true; }))
     text += shell_quoted(line) + "\n";
   return text;
@@ -157,8 +161,6 @@ std::string bridge_text(const ExportSource& s) {
 std::string harness_text(const ExportSource& s) {
   std::string text = "python scripts/performance/setup_experiment.py";
   for (const std::string& option : harness_options(s)) text += " \\\n  " + option;
-  const PrecisionNames& precision = names_of(s.run.layout.precision);
-  if (precision.harness.empty()) text += fmt::format(" \\\n  mixed_precision={}", precision.bridge);
   const auto keep = [&](const MegatronField& field) { return !has_option(s, field); };
   for (const std::string& line : overrides(s, keep)) text += " \\\n  " + shell_quoted(line);
   return text + " \\\n  \"$@\"\n";

@@ -24,10 +24,17 @@ std::string layer_pattern_text(const std::vector<int>& freq) {
   return "(" + text + ")";
 }
 
+/// Stated whatever the default: Megatron-LM asks for the first, readers look for the others.
+bool is_required(const MegatronField& field) {
+  return field.name == "micro_batch_size" || field.name == "tensor_model_parallel_size" ||
+         field.name == "pipeline_model_parallel_size";
+}
+
 /// "--flag words", or nothing where the default says it or no flag does.
 std::string option_text(const ExportSource& s, const MegatronField& field) {
   const json value = get(s.config, field), usual = get(s.base, field);
-  if (field.flag.empty() || value == usual || value.is_null()) return "";
+  if (field.flag.empty() || value.is_null()) return "";
+  if (value == usual && !is_required(field)) return "";
   if (field.name == "moe_layer_freq")
     return fmt::format("{} {}", field.flag,
                        shell_quoted(layer_pattern_text(s.config.moe_layer_freq)));

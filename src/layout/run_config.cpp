@@ -169,7 +169,7 @@ void describe_optimizer(const Layout& l, MegatronConfig& c) {
   c.ckpt_format = "fsdp_dtensor"_w;
 }
 
-void describe_software(const Software& s, MegatronConfig& c) {
+void describe_software(const Software& s, const Software& asked, MegatronConfig& c) {
   c.te_version = s.transformer_engine;
   c.pytorch_version = s.pytorch;
   c.megatron_core_version = s.megatron_core;
@@ -184,14 +184,18 @@ void describe_software(const Software& s, MegatronConfig& c) {
     c.env.erase(capacity);
   }
   for (const FeatureField& f : feature_fields()) {
-    const auto found = s.features.find(std::string(f.feature));
-    if (found == s.features.end()) continue;
+    // the precision's recipe decides about gathering unless the run does
+    const auto& features = f.feature == "fp8_param_gather" ? asked.features : s.features;
+    const auto found = features.find(std::string(f.feature));
+    if (found == features.end()) continue;
     if (f.on.empty()) {
       set(c, f.field, found->second);
     } else if (found->second) {
       set(c, f.field, nlohmann::json(f.on));
     }
   }
+  if (!c.fp8_param_gather) c.reuse_grad_buf_for_mxfp8_param_ag = false;
+  if (!c.fp8_format) c.fp8_param_gather = c.fp8_output_proj = false;
   if (c.cross_entropy_fusion_impl == "te"_w) c.cross_entropy_loss_fusion = true;
   if (c.num_experts.value_or(0) < 1) {  // options of experts are for models with experts
     c.moe_router_dtype = {};
@@ -231,7 +235,7 @@ Result<MegatronConfig> config_of_run(const Run& run, const ModelSpec& model,
   if (model.moe.num_moe_experts > 0) describe_experts_layout(run, c);
   describe_memory(run.layout, flavour, c);
   describe_optimizer(run.layout, c);
-  describe_software(software, c);
+  describe_software(software, run.software, c);
   return c;
 }
 
