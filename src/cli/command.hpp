@@ -47,6 +47,9 @@ Style terminal_style();
 int deliver(const Output& output, int code, const Json& document,
             const std::function<std::string(const Style&)>& text);
 
+/// Text to stdout; kBadInput when it cannot be written.
+int print(const std::string& text, int code);
+
 /// stderr lines, or the error document on stdout. Returns kBadInput.
 int fail(const Diagnostics& problems, bool json);
 

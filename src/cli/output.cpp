@@ -13,6 +13,8 @@ bool ends_with(const std::string& text, const std::string& end) {
   return text.size() >= end.size() && text.compare(text.size() - end.size(), end.size(), end) == 0;
 }
 
+}  // namespace
+
 /// stdout may be a full disk or a closed pipe: then the exit code says so.
 int print(const std::string& text, int code) {
   const bool whole = std::fwrite(text.data(), 1, text.size(), stdout) == text.size();
@@ -20,8 +22,6 @@ int print(const std::string& text, int code) {
   std::fputs("moecast: cannot write to standard output\n", stderr);
   return kBadInput;
 }
-
-}  // namespace
 
 void add_output_options(CLI::App& app, Output& output) {
   app.add_flag("--json", output.json, "Print one JSON document (docs/formats.md) instead of text");

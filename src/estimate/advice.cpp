@@ -64,7 +64,7 @@ std::string apply(Run& run, const char* name, const char* value) {
 
 std::vector<Advice> advise(const Problem& p, const Layout& l, const Outcome& now) {
   const bool fits = now.status == Outcome::Status::fits;
-  const Versions versions = parse_versions(p.software);
+  Legality legality(p);
   std::vector<Advice> found;
   for (const Trial& trial : trials()) {
     Advice best;
@@ -73,7 +73,7 @@ std::vector<Advice> advise(const Problem& p, const Layout& l, const Outcome& now
       changed.run.layout = l;
       const std::string change = apply(changed.run, trial.knob, value);
       const Layout& candidate = changed.run.layout;
-      if (change.empty() || first_broken_rule(rule_input(p, candidate, versions)) >= 0) continue;
+      if (change.empty() || legality.first_broken(candidate) >= 0) continue;
       Evaluator e(p);
       const Outcome o = e.evaluate(candidate, Depth::exact);
       if (o.status == Outcome::Status::no_plan) continue;

@@ -72,7 +72,9 @@ void fill_warnings(const Problem& p, const std::vector<Finding>& findings, const
                         " is behind this profile: prices are carried over, the interval is wider"});
   }
   for (const Finding& f : findings) {
-    if (f.severity != Severity::error) e.warnings.push_back({f.rule, f.message});
+    // moecast's own advice belongs to check
+    const bool advice = f.severity == Severity::info && f.applies == to_string(Enforcer::moecast);
+    if (f.severity != Severity::error && !advice) e.warnings.push_back({f.rule, f.message});
   }
   const double used = outcome.reserved / p.system().gpu.hbm_capacity.value;
   if (e.fits && used > 0.9) {
@@ -99,7 +101,7 @@ Result<Estimate> estimate(const Run& run, const EstimateOptions& options) {
   if (!made) return made.problems();
   const Problem p = made.take();
   const Layout& l = run.layout;
-  const auto findings = check_rules(rule_input(p, l, parse_versions(p.software)));
+  const auto findings = check_layout(p, l);
   if (Diagnostics problems = illegal(findings); options.enforce_rules && !problems.empty())
     return problems;
 

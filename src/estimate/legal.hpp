@@ -1,12 +1,26 @@
 #pragma once
-/// The rule table asked about a layout of a problem.
+/// The rule table asked about layouts of a problem.
 #include "estimate/problem.hpp"
 #include "layout/rules.hpp"
 
 namespace moecast {
 
-inline RuleInput rule_input(const Problem& p, const Layout& l, const Versions& versions) {
-  return {l, p.model, p.system(), p.run, p.world, p.seq_length, p.global_batch_size, versions};
-}
+/// Keeps what the layouts of one problem share, so that asking about one allocates nothing.
+class Legality {
+ public:
+  explicit Legality(const Problem& p, Flavour flavour = Flavour::bridge);
+  /// Valid until the next call.
+  const RuleInput& input(const Layout& l);
+  /// Index of the first error rule that the layout breaks, or -1.
+  int first_broken(const Layout& l) { return first_broken_rule(input(l)); }
+  [[nodiscard]] const Checkable& subject() const { return subject_; }
+
+ private:
+  MegatronKnobs knobs_;
+  Checkable subject_;
+};
+
+std::vector<Finding> check_layout(const Problem& p, const Layout& l,
+                                  Flavour flavour = Flavour::bridge);
 
 }  // namespace moecast

@@ -128,7 +128,7 @@ std::string brief(const Json& value) {
   return text.size() > 60 ? text.substr(0, 57) + "..." : text;
 }
 
-Diagnostic problem(std::string_view name, std::string message, std::string hint) {
+Diagnostic option_problem(std::string_view name, std::string message, std::string hint) {
   Diagnostic d;
   d.key = name;
   d.message = std::move(message);
@@ -146,7 +146,7 @@ std::optional<Diagnostic> set_environment(MegatronConfig& config, std::string_vi
   } else if (value.is_number() || value.is_boolean()) {
     config.env[variable] = value.dump();
   } else {
-    return problem(name, "must be text, not " + brief(value), "");
+    return option_problem(name, "must be text, not " + brief(value), "");
   }
   return std::nullopt;
 }
@@ -202,8 +202,8 @@ std::optional<Diagnostic> set(MegatronConfig& config, std::string_view name, con
   const MegatronField* field = find_megatron_field(name);
   if (field == nullptr) {
     const std::string nearest = nearest_name(std::string(name), megatron_field_names());
-    return problem(name, "is no option of Megatron that moecast knows",
-                   nearest.empty() ? "" : "did you mean '" + nearest + "'?");
+    return option_problem(name, "is no option of Megatron that moecast knows",
+                          nearest.empty() ? "" : "did you mean '" + nearest + "'?");
   }
   return std::visit(
       [&](auto member) -> std::optional<Diagnostic> {
@@ -215,7 +215,7 @@ std::optional<Diagnostic> set(MegatronConfig& config, std::string_view name, con
         }
         const std::string wanted = take(value, out);
         if (!wanted.empty())
-          return problem(name, fmt::format("must be {}, not {}", wanted, brief(value)), "");
+          return option_problem(name, fmt::format("must be {}, not {}", wanted, brief(value)), "");
         if constexpr (kKeepsWords<T>) {
           std::string unknown = others(value);
           if (!unknown.empty()) config.other_words[std::string(field->name)] = std::move(unknown);

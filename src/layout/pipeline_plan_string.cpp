@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "layout/pipeline_plan.hpp"
+#include "layout/rules.hpp"
 
 namespace moecast {
 namespace {
@@ -190,6 +191,34 @@ std::string stage_text(const Stage& stage, int mtp_num_layers) {
 }
 
 }  // namespace
+
+LayoutScan scan_layout(const std::string& text) {
+  LayoutScan scan;
+  scan.given = !text.empty();
+  const auto expanded = expand(text);
+  if (!scan.given || !expanded) return scan;
+  scan.expandable = true;
+  scan.known_letters = expanded->find_first_not_of("EtmL|") == std::string::npos;
+  std::string flat(*expanded);
+  flat.erase(std::remove(flat.begin(), flat.end(), '|'), flat.end());
+  scan.begins_with_embedding = !flat.empty() && flat.front() == 'E';
+  scan.ends_with_loss = !flat.empty() && flat.back() == 'L';
+  const std::size_t first_m = flat.find('m');
+  scan.decoder_behind_mtp =
+      first_m != std::string::npos && flat.find('t', first_m) != std::string::npos;
+  scan.embeddings = count(flat, 'E');
+  scan.losses = count(flat, 'L');
+  scan.decoders = count(flat, 't');
+  scan.mtp = count(flat, 'm');
+  for (std::string_view stage : split_stages(*expanded)) {
+    if (count(stage, 'm') > 0) {
+      if (scan.first_mtp_stage < 0) scan.first_mtp_stage = scan.stages;
+      scan.last_mtp_stage = scan.stages;
+    }
+    ++scan.stages;
+  }
+  return scan;
+}
 
 int count_layout_stages(const std::string& text) {
   const auto expanded = expand(text);

@@ -1,8 +1,5 @@
-/// Rules of the token dispatchers: DeepEP, HybridEP, shared-expert overlap, paged stash, router
-/// padding.
-#include <algorithm>
-#include <charconv>
-
+/// Rules of the token dispatchers as Megatron and Bridge state them. What the DeepEP and HybridEP
+/// libraries want is in rules_library.cpp.
 #include <fmt/format.h>
 
 #include "layout/rules_detail.hpp"
@@ -10,248 +7,145 @@
 namespace moecast::rules {
 namespace {
 
-constexpr std::string_view kDeepEp = "DeepEP deep_ep/buffers/legacy.py, csrc/legacy/config.hpp";
-constexpr std::string_view kHybridEp =
-    "DeepEP (hybrid-ep) csrc/hybrid_ep/config.cuh, deep_ep/hybrid_ep_buffer.py";
-constexpr std::string_view kDomainVariable = "NUM_OF_HYBRID_EP_RANKS_PER_NVLINK_DOMAIN";
-/// 3 * tokens + 1 entries of a send queue of 65536.
-constexpr long kHybridEpTokens = 21844;
+constexpr std::string_view kFlexPage =
+    "perf-expert-parallel-overlap: compatibility and constraints";
 
-bool deepep(In in) { return moe(in) && in.layout.dispatcher == Dispatcher::deepep; }
-bool hybridep(In in) { return moe(in) && in.layout.dispatcher == Dispatcher::hybridep; }
-
-/// GPUs that the job takes of each NVLink domain: stated, else all where they fit or divide, else
-/// the largest power of two that does.
-int used_per_domain(In in) {
-  const int domain = std::max(1, in.system.gpus_per_nvlink_domain);
-  if (in.run.gpus_used_per_domain > 0) return in.run.gpus_used_per_domain;
-  if (in.gpus <= domain || in.gpus % domain == 0) return domain;
-  int power = 1;
-  while (power * 2 < domain) power *= 2;
-  while (power > 1 && in.gpus % power != 0) power /= 2;
-  return power > 1 ? power : domain;
-}
-
-/// Ranks of an EP group that share an NVLink domain, as Bridge's harness sets it unless the
-/// environment does.
-long hybridep_domain(In in) {
-  const std::string_view text = env(in, kDomainVariable);
-  int stated = 0;
-  std::from_chars(text.data(), text.data() + text.size(), stated);
-  return stated > 0 ? stated : std::min<long>(ep_group(in), used_per_domain(in));
-}
-bool hybridep_spans_domains(In in) { return ep_group(in) > hybridep_domain(in); }
-long hybridep_width(In in) {
-  const int latent = in.model.moe.moe_latent_size;
-  return latent > 0 ? latent : in.model.hidden_size;
-}
-long tokens_per_rank(In in) {
-  const long split = static_cast<long>(in.layout.cp) * (in.layout.sp() ? in.layout.tp : 1);
-  return static_cast<long>(in.layout.micro_batch_size) * in.seq_length / split;
-}
-bool deepep_group_supported(long n) {
-  for (long size : {1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 144, 160}) {
-    if (n == size) return true;
-  }
-  return false;
-}
-
-std::vector<Rule> deepep_rows() {
+std::vector<Rule> backend_rows() {
   return {
-      error(
-          "DEEPEP-GPU", {"moe.dispatcher", "cluster.system"},
-          "DeepEP needs Ampere, Hopper, B200 or B300 (not GB200 or GB300)",
-          "use hybridep or alltoall", kFlexBackend,
-          [](In in) {
-            const int major = compute_major(in);
-            return deepep(in) && (major < 8 || major > 10 || (major == 10 && in.system.grace));
-          },
-          [](In in) { return fmt::format("DeepEP does not run on {}", in.system.gpu.name); },
-          kBridge),
-      error(
-          "DEEPEP-GROUP", {"moe.dispatcher", "layout.ep", "layout.etp"},
-          "DeepEP needs ETP * EP > 1", "use alltoall", kTokenDispatcher,
-          [](In in) { return deepep(in) && ep_group(in) == 1; },
-          [](In) { return std::string("DeepEP with ETP*EP = 1"); }),
-      runtime_error(
-          "DEEPEP-GROUP-SIZE", {"moe.dispatcher", "layout.ep", "layout.etp"},
-          "DeepEP group size is one of 2 4 8 16 24 32 48 64 96 128 144 160",
-          "choose one of these sizes, or hybridep", kDeepEp,
-          [](In in) { return deepep(in) && !deepep_group_supported(ep_group(in)); },
-          [](In in) {
-            return fmt::format("DeepEP has no configuration for {} ranks", ep_group(in));
-          }),
-      runtime_error(
-          "DEEPEP-SMS", {"moe.dispatcher", "moe.dispatcher_num_sms"},
-          "DeepEP uses an even number of SMs", "choose an even moe.dispatcher_num_sms", kDeepEp,
-          [](In in) { return deepep(in) && in.layout.dispatcher_num_sms % 2 != 0; },
-          [](In in) { return fmt::format("DeepEP with {} SMs", in.layout.dispatcher_num_sms); }),
-      error(
-          "DEEPEP-CAPACITY", {"moe.dispatcher", "moe.capacity_factor"},
-          "DeepEP excludes padding to an expert capacity",
-          "drop the capacity factor, or use alltoall", kTransformerConfig,
-          [](In in) { return deepep(in) && drop_and_pad(in); },
-          [](In in) {
-            return fmt::format("DeepEP with capacity factor {}", in.run.capacity_factor);
-          }),
-      runtime_error(
-          "DEEPEP-GRAPH", {"moe.dispatcher", "cuda_graph.impl", "cuda_graph.scope"},
-          "DeepEP's dispatch waits on the CPU and cannot be captured in a CUDA graph",
-          "capture attn and moe_router only, or use hybridep",
-          "megatron/core/transformer/moe/fused_a2a.py",
-          [](In in) {
-            return deepep(in) &&
-                   (full_iteration(in) || whole_layer_graph(in) || graphed(in, GraphModule::moe));
-          },
-          [](In) {
-            return std::string("the captured part of the layer includes DeepEP's dispatch");
-          }),
+      error("DEEPEP-GPU", READS_DISPATCHER " gpu",
+            "DeepEP needs Ampere, Hopper, B200 or B300 (not GB200 or GB300)",
+            "use hybridep or alltoall", kFlexBackend,
+            WHEN(moe(in) && deepep(in) && at.compute_capability > 0 &&
+                 (compute_major(in) < 8 || compute_major(in) > 10 ||
+                  (compute_major(in) == 10 && at.grace))))
+          .by(kBridge)
+          .logs("DeepEP is supported for Ampere, Hopper, and Blackwell (B200/B300) GPUs")
+          .section(kFlexPage)
+          .says([](In in) { return fmt::format("DeepEP does not run on {}", in.at.gpu); }),
+      error("HYBRIDEP-GPU", READS_DISPATCHER " gpu", "HybridEP needs compute capability 8, 9 or 10",
+            "use alltoall", kFlexBackend,
+            WHEN(moe(in) && hybridep(in) && at.compute_capability > 0 &&
+                 (compute_major(in) < 8 || compute_major(in) > 10)))
+          .by(kBridge)
+          .logs(
+              "HybridEP is supported for GB200, GB300 with NVL72 and for Ampere, Hopper, B200 and "
+              "B300")
+          .section(kFlexPage)
+          .says([](In in) { return fmt::format("HybridEP does not run on {}", in.at.gpu); }),
+      error("DEEPEP-GROUP", READS_DISPATCHER " " READS_EP_GROUP, "DeepEP needs ETP * EP > 1",
+            "use alltoall", kTokenDispatcher, WHEN(moe(in) && deepep(in) && ep_group(in) == 1))
+          .at(Phase::build)
+          .says([](In) { return std::string("DeepEP with ETP*EP = 1"); }),
+      error("NCCLEP-GROUP", READS_DISPATCHER " " READS_EP_GROUP, "NCCL-EP needs ETP * EP > 1",
+            "use alltoall", kTokenDispatcher, WHEN(moe(in) && ncclep(in) && ep_group(in) == 1))
+          .at(Phase::build),
+      error("NCCLEP-FLEX", READS_DISPATCHER, "backend ncclep needs dispatcher flex",
+            "set moe_token_dispatcher_type to flex", kTransformerConfig,
+            WHEN(moe(in) && c.moe_flex_dispatcher_backend == "ncclep"_w && !flex(in))),
   };
 }
 
-std::vector<Rule> hybridep_rows() {
+std::vector<Rule> dispatcher_option_rows() {
   return {
-      error(
-          "HYBRIDEP-GPU", {"moe.dispatcher", "cluster.system"},
-          "HybridEP needs compute capability 8, 9 or 10", "use alltoall", kFlexBackend,
-          [](In in) { return hybridep(in) && (compute_major(in) < 8 || compute_major(in) > 10); },
-          [](In in) { return fmt::format("HybridEP does not run on {}", in.system.gpu.name); },
-          kBridge),
-      runtime_error(
-          "HYBRIDEP-DOMAIN", {"moe.dispatcher", "layout.ep", "layout.etp", "software.env"},
-          "HybridEP: ETP * EP is a multiple of the ranks per NVLink domain, at most 72 of them",
-          "choose an EP that fits the domain, or state NUM_OF_HYBRID_EP_RANKS_PER_NVLINK_DOMAIN",
-          kHybridEp,
-          [](In in) {
-            return hybridep(in) &&
-                   (ep_group(in) % hybridep_domain(in) != 0 || hybridep_domain(in) > 72);
-          },
-          [](In in) {
-            return fmt::format("{} ranks do not divide into NVLink domains of {}", ep_group(in),
-                               hybridep_domain(in));
+      error("NCCLEP-CAPACITY", READS_DISPATCHER " moe_expert_capacity_factor",
+            "NCCL-EP excludes an expert capacity factor", "drop moe_expert_capacity_factor",
+            kTransformerConfig, WHEN(ncclep(in) && c.moe_expert_capacity_factor)),
+      error("DEEPEP-ENABLE", READS_DISPATCHER,
+            "the deprecated moe_enable_deepep needs dispatcher flex, and not the hybridep backend",
+            "set moe_token_dispatcher_type to flex and moe_flex_dispatcher_backend to deepep",
+            kTransformerConfig,
+            WHEN(c.moe_enable_deepep &&
+                 (!flex(in) || in.asked.moe_flex_dispatcher_backend == "hybridep"_w)))
+          .logs("DeepEP backend is only supported with flex token dispatcher"),
+      error("DEEPEP-CAPACITY",
+            READS_DISPATCHER " moe_pad_expert_input_to_capacity "
+                             "moe_expert_capacity_factor",
+            "DeepEP excludes padding to an expert capacity",
+            "drop the capacity factor, or use alltoall", kTransformerConfig,
+            WHEN(moe(in) && deepep(in) && c.moe_pad_expert_input_to_capacity))
+          .logs("Flex token dispatcher with deepep backend does not support "
+                "moe_pad_expert_input_to_capacity")
+          .says([](In in) {
+            return fmt::format("DeepEP with capacity factor {}",
+                               in.c.moe_expert_capacity_factor.value_or(0));
           }),
-      runtime_error(
-          "HYBRIDEP-HIDDEN", {"moe.dispatcher", "model"}, "HybridEP: dispatched width mod 16 = 0",
-          "use alltoall", kHybridEp,
-          [](In in) { return hybridep(in) && hybridep_width(in) % 16 != 0; },
-          [](In in) { return fmt::format("HybridEP with width {}", hybridep_width(in)); }),
-      runtime_error(
-          "HYBRIDEP-EXPERTS", {"moe.dispatcher", "layout.ep", "model"},
-          "HybridEP: experts per rank * ranks per NVLink domain is a multiple of 4",
-          "choose another EP", kHybridEp,
-          [](In in) {
-            return hybridep(in) &&
-                   in.model.moe.num_moe_experts / in.layout.ep * hybridep_domain(in) % 4 != 0;
-          },
-          [](In in) {
-            return fmt::format("{} experts per rank on {} ranks per domain",
-                               in.model.moe.num_moe_experts / in.layout.ep, hybridep_domain(in));
-          }),
-      runtime_error(
-          "HYBRIDEP-TOKENS",
-          {"moe.dispatcher", "train.micro_batch_size", "train.seq_length", "layout.cp"},
-          "HybridEP across NVLink domains: at most 21844 tokens per rank",
-          "lower the micro batch, or raise CP or TP", kHybridEp,
-          [](In in) {
-            return hybridep(in) && hybridep_spans_domains(in) &&
-                   tokens_per_rank(in) > kHybridEpTokens;
-          },
-          [](In in) {
-            return fmt::format("{} tokens per rank overflow HybridEP's send queue",
-                               tokens_per_rank(in));
-          }),
+      error("DISPATCHER-SMS-TWICE",
+            "moe_deepep_num_sms moe_hybridep_num_sms moe_flex_dispatcher_num_sms",
+            "the deprecated moe_deepep_num_sms and moe_hybridep_num_sms agree",
+            "state moe_flex_dispatcher_num_sms alone", kTransformerConfig,
+            WHEN(!in.asked.moe_flex_dispatcher_num_sms && c.moe_deepep_num_sms &&
+                 c.moe_hybridep_num_sms && c.moe_deepep_num_sms != c.moe_hybridep_num_sms)),
+      error("ALLGATHER-VARIABLE", "moe_token_dispatcher_type variable_seq_lengths",
+            "the allgather dispatcher excludes variable sequence lengths", "use alltoall",
+            kTransformerConfig,
+            WHEN(moe(in) && c.variable_seq_lengths && c.moe_token_dispatcher_type == "allgather"_w))
+          .logs("use alltoall dispatcher instead"),
+      error("FAKE-GROUP-FLEX", "fake_process_group moe_token_dispatcher_type",
+            "a fake process group (the single-GPU memory check) excludes the flex dispatcher",
+            "use alltoall for the dry run", kArguments, WHEN(c.fake_process_group && flex(in)))
+          .by(kLM)
+          .section("moe-optimization-workflow: phase 1"),
+      error("DISPATCH-DTYPE-BACKEND",
+            "moe_dispatch_fwd_dtype moe_combine_bwd_dtype " READS_DISPATCHER,
+            "MXFP8 on the wire needs the ncclep backend", "leave the wire dtypes out",
+            kTransformerConfig,
+            WHEN((c.moe_dispatch_fwd_dtype == "mxfp8"_w || c.moe_combine_bwd_dtype == "mxfp8"_w) &&
+                 !ncclep(in))),
+      error("DISPATCH-DTYPE-FUSER",
+            "moe_dispatch_fwd_dtype moe_combine_bwd_dtype use_transformer_engine_op_fuser "
+            "moe_grouped_gemm",
+            "MXFP8 on the wire needs the op fuser with grouped GEMM", "leave the wire dtypes out",
+            kTransformerConfig,
+            WHEN((c.moe_dispatch_fwd_dtype == "mxfp8"_w || c.moe_combine_bwd_dtype == "mxfp8"_w) &&
+                 (!c.use_transformer_engine_op_fuser || !c.moe_grouped_gemm))),
   };
 }
 
 std::vector<Rule> shared_expert_rows() {
-  constexpr std::string_view kShared = "moe.moe_shared_expert_overlap";
   return {
-      error(
-          "SHARED-OVERLAP-DISPATCHER", {kShared, "moe.dispatcher"},
-          "shared-expert overlap needs dispatcher alltoall, deepep or hybridep",
-          "choose one of them or turn the overlap off", kTransformerConfig,
-          [](In in) {
-            return in.layout.moe_shared_expert_overlap && shared_experts(in) &&
-                   in.layout.dispatcher == Dispatcher::allgather;
-          },
-          [](In) { return std::string("shared-expert overlap with the allgather dispatcher"); }),
-      error(
-          "SHARED-OVERLAP-LATENT", {kShared, "model"},
-          "shared-expert overlap excludes latent MoE in training", "turn the overlap off",
-          kMoeLayer,
-          [](In in) {
-            return in.layout.moe_shared_expert_overlap && shared_experts(in) &&
-                   in.model.moe.moe_latent_size > 0;
-          },
-          [](In) { return std::string("shared-expert overlap with latent MoE"); }),
-      warning(
-          "SHARED-OVERLAP-FLEX", {kShared, "moe.dispatcher"},
-          "Bridge's apply_flex_dispatcher_backend turns moe_shared_expert_overlap off",
-          "set moe_shared_expert_overlap after the helper, or leave it off", kFlexBackend,
-          [](In in) { return in.layout.moe_shared_expert_overlap && moe(in) && flex(in); },
-          [](In in) {
-            return fmt::format("shared-expert overlap with {}", to_string(in.layout.dispatcher));
-          },
-          kBridge),
-  };
-}
-
-std::vector<Rule> padding_and_stash_rows() {
-  return {
-      error(
-          "ROUTER-PADDING-PRECISION", {"software.features", "precision"},
-          "moe_router_padding_for_quantization needs FP8 or FP4", "turn the feature off",
-          kTransformerConfig,
-          [](In in) {
-            return !quantized(in) && feature(in, "moe_router_padding_for_quantization");
-          },
-          [](In) { return std::string("router padding for quantisation in bf16"); }),
-      error(
-          "ROUTER-PADDING-ALLGATHER", {"software.features", "moe.dispatcher"},
-          "moe_router_padding_for_quantization excludes the allgather dispatcher", "use alltoall",
-          kTransformerConfig,
-          [](In in) {
-            return in.layout.dispatcher == Dispatcher::allgather &&
-                   feature(in, "moe_router_padding_for_quantization");
-          },
-          [](In) { return std::string("router padding for quantisation with allgather"); }),
-      error(
-          "PAGED-STASH-DISPATCHER", {"software.features", "moe.dispatcher"},
-          "paged_stash (rank capacity) needs hybridep", "use hybridep", kTransformerConfig,
-          [](In in) {
-            return in.layout.dispatcher != Dispatcher::hybridep && moe(in) &&
-                   feature(in, "paged_stash");
-          },
-          [](In in) {
-            return fmt::format("paged stash with dispatcher {}", to_string(in.layout.dispatcher));
+      error("SHARED-OVERLAP-DISPATCHER", READS_SHARED " moe_token_dispatcher_type",
+            "shared-expert overlap needs dispatcher alltoall, deepep or hybridep",
+            "choose one of them or turn the overlap off", kTransformerConfig,
+            WHEN(c.moe_shared_expert_overlap && shared_experts(in) &&
+                 c.moe_token_dispatcher_type == "allgather"_w))
+          .logs("moe_shared_expert_overlap only works with alltoall or flex token dispatcher")
+          .says([](In) {
+            return std::string("shared-expert overlap with the allgather dispatcher");
           }),
-      error(
-          "PAGED-STASH-FUSER", {"software.features"},
-          "paged_stash with hybridep needs fused_grouped_mlp or moe_use_grouped_tensor",
-          "turn software.features.fused_grouped_mlp on", kTransformerConfig,
-          [](In in) {
-            return hybridep(in) && feature(in, "paged_stash") &&
-                   !feature(in, "fused_grouped_mlp") && !feature(in, "moe_use_grouped_tensor");
-          },
-          [](In) { return std::string("paged stash without the fused grouped MLP"); }),
-      error(
-          "PAGED-STASH-OFFLOAD", {"software.features", "offload.activation_modules"},
-          "paged_stash excludes layer offload and offload of the experts' modules",
-          "offload attention modules only", kTransformerConfig,
-          [](In in) {
-            return (in.layout.cpu_offloading_num_layers > 0 || offloads_expert_modules(in)) &&
-                   feature(in, "paged_stash");
-          },
-          [](In) {
-            return std::string("paged stash together with activation offload of experts");
+      error("SHARED-OVERLAP-LATENT", READS_SHARED " moe_latent_size",
+            "shared-expert overlap excludes latent MoE in training", "turn the overlap off",
+            kMoeLayer,
+            WHEN(c.moe_shared_expert_overlap && shared_experts(in) &&
+                 c.moe_latent_size.value_or(0) > 0))
+          .at(Phase::build)
+          .says([](In) { return std::string("shared-expert overlap with latent MoE"); }),
+      warning("SHARED-OVERLAP-FLEX", READS_SHARED " " READS_DISPATCHER,
+              "Bridge's apply_flex_dispatcher_backend turns moe_shared_expert_overlap off",
+              "set moe_shared_expert_overlap after the helper, or leave it off", kFlexBackend,
+              WHEN(c.moe_shared_expert_overlap && moe(in) && flex(in)))
+          .by(kBridge)
+          .says([](In in) {
+            return fmt::format("shared-expert overlap with {}",
+                               text_of(in.c.moe_flex_dispatcher_backend));
           }),
+      warning("FLEX-BACKEND-ALONE", READS_DISPATCHER,
+              "a flex backend takes effect only with dispatcher flex (in Bridge through "
+              "apply_flex_dispatcher_backend)",
+              "call apply_flex_dispatcher_backend(...), or set moe_token_dispatcher_type to flex",
+              kFlexBackend,
+              WHEN(moe(in) && !flex(in) && !at.run_file &&
+                   (in.asked.moe_flex_dispatcher_backend == "hybridep"_w)))
+          .logs(
+              "no speed-up from the flex dispatcher: moe_token_dispatcher_type is alltoall in the "
+              "logged configuration")
+          .section("perf-expert-parallel-overlap: failure diagnosis, known limitations"),
   };
 }
 
 }  // namespace
 
 std::vector<Rule> dispatcher_rules() {
-  return join({deepep_rows, hybridep_rows, shared_expert_rows, padding_and_stash_rows});
+  return join({backend_rows, dispatcher_option_rows, shared_expert_rows});
 }
 
 }  // namespace moecast::rules

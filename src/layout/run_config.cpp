@@ -149,7 +149,8 @@ void describe_memory(const Layout& l, Flavour flavour, MegatronConfig& c) {
   if (!l.cuda_graph_scope.empty()) c.cuda_graph_modules = words_of(l.cuda_graph_scope);
   // a graph of the iteration cannot hold the host's look at the loss
   if (l.cuda_graph_impl == CudaGraphImpl::full_iteration) c.check_for_nan_in_loss_and_grad = false;
-  c.te_rng_tracker = flavour == Flavour::bridge && l.cuda_graph_impl != CudaGraphImpl::none;
+  if (flavour == Flavour::bridge && l.cuda_graph_impl != CudaGraphImpl::none)
+    c.te_rng_tracker = true;
 }
 
 void describe_optimizer(const Layout& l, MegatronConfig& c) {

@@ -7,6 +7,8 @@
 
 #include "layout/enum_names.hpp"
 #include "layout/knobs.hpp"
+#include "layout/mutations.hpp"
+#include "moecast/cluster.hpp"
 #include "moecast/model_io.hpp"
 #include "moecast/stack.hpp"
 #include "report/table.hpp"
@@ -101,22 +103,33 @@ Listing stacks() {
   return list;
 }
 
-std::vector<std::string> strings(const std::vector<std::string_view>& views) {
-  return {views.begin(), views.end()};
-}
-
 Listing rules() {
   Listing list{
       .columns = {{"rule", "id"}, {"severity", "severity"}, {"must hold", "condition", false, 92}}};
   for (const Rule& rule : rule_table())
     list.rows.push_back({{"id", rule.id},
                          {"severity", to_string(rule.severity)},
-                         {"phase", rule.runtime ? "runtime" : "startup"},
-                         {"keys", strings(rule.keys)},
+                         {"phase", to_string(rule.phase)},
+                         {"knobs", knobs_of(rule)},
+                         {"keys", keys_of(rule)},
                          {"condition", rule.condition},
                          {"fix", rule.fix},
-                         {"applies", rule.applies},
+                         {"enforced_by", to_string(rule.enforcer)},
+                         {"applies", applies_text(rule)},
+                         {"section", rule.document},
                          {"source", rule.source}});
+  for (const Mutation& m : mutation_table())
+    list.rows.push_back({{"id", m.id},
+                         {"severity", to_string(Severity::mutation)},
+                         {"phase", to_string(Phase::config)},
+                         {"knobs", words_of(m.reads)},
+                         {"keys", words_of(m.writes)},
+                         {"condition", m.what},
+                         {"fix", ""},
+                         {"enforced_by", to_string(m.enforcer)},
+                         {"applies", ""},
+                         {"section", ""},
+                         {"source", m.source}});
   return list;
 }
 

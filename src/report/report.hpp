@@ -7,8 +7,10 @@
 
 #include <nlohmann/json.hpp>
 
+#include "layout/diagnose.hpp"
 #include "layout/rules.hpp"
 #include "moecast/estimate.hpp"
+#include "moecast/layout.hpp"
 #include "moecast/model_spec.hpp"
 #include "moecast/result.hpp"
 #include "moecast/search.hpp"
@@ -37,10 +39,20 @@ std::string search_text(const SearchRequest& request, const SearchResult& result
 Json search_json(const SearchResult& result);
 
 // check
-std::string check_text(const std::string& input, const std::vector<Finding>& findings,
-                       const Style& style);
-Json check_json(const std::vector<Finding>& findings);
-std::string to_string(Severity severity);
+struct Checked {
+  Flavour flavour = Flavour::bridge;
+  std::vector<Finding> findings, mutations;
+  Json effective = Json::object();  ///< Megatron's options after the mutations
+  std::optional<PipelinePlan> plan;
+};
+/// Findings, mutations and effective options of a configuration (no plan).
+Checked checked_of(const Checkable& subject);
+std::string check_text(const std::string& input, const Checked& checked, const Style& style);
+Json check_json(const Checked& checked);
+std::string diagnosis_text(const std::vector<Diagnosis>& found, const Style& style);
+Json diagnosis_json(const std::vector<Diagnosis>& found);
+/// A document on one line.
+std::string line_of(const Json& document);
 
 // validate
 std::string validation_text(const Validation& validation, const Style& style);

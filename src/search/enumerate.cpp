@@ -1,6 +1,7 @@
 #include "search/enumerate.hpp"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <bit>
 #include <mutex>
@@ -48,30 +49,52 @@ auto fit_order(const Space& s, const Survivor& c) {
                     c.inner.dispatcher, c.inner.overlap, c.inner.graph, c.inner.offload);
 }
 
-/// Rules that read a knob of an inner axis. The others were answered once for the mesh (tested:
-/// together they are the whole table).
-const std::vector<int>& inner_rules() {
-  static const std::vector<int> list = [] {
-    std::vector<int> rules;
+/// The inner axes in the order of their loops. A rule is asked once all axes whose knobs it reads
+/// are fixed, and then refuses the whole rest of the loops.
+enum Level { kOffload, kDispatcher, kOverlap, kGraph, kRecompute, kLevels };
+
+int level_of(std::string_view key) {
+  if (key.starts_with("recompute.")) return kRecompute;
+  if (key.starts_with("cuda_graph.")) return kGraph;
+  if (key.starts_with("moe.dispatcher")) return kDispatcher;
+  if (key == "moe.capacity_factor" || key == "moe.routing") return kOffload;
+  if (key.starts_with("moe.")) return kOverlap;
+  return key.starts_with("offload.") ? kOffload : -1;
+}
+
+struct InnerRule {
+  bool (*broken)(const RuleInput&);
+  int index;
+};
+
+/// Rules that read a knob of an inner axis, by their last one. The others were answered once for
+/// the mesh (tested: together they are the whole table).
+const std::array<std::vector<InnerRule>, kLevels>& inner_rules() {
+  static const auto lists = [] {
+    std::array<std::vector<InnerRule>, kLevels> by_level;
     const auto& table = rule_table();
     for (std::size_t i = 0; i < table.size(); ++i) {
-      if (table[i].severity != Severity::error) continue;
-      const bool inner =
-          std::any_of(table[i].keys.begin(), table[i].keys.end(), [](std::string_view key) {
-            return key.starts_with("moe.") || key.starts_with("recompute.") ||
-                   key.starts_with("offload.") || key.starts_with("cuda_graph.");
-          });
-      if (inner) rules.push_back(static_cast<int>(i));
+      if (table[i].severity != Severity::error || !table[i].holds_for(Flavour::bridge)) continue;
+      int level = -1;
+      for (const std::string& key : keys_of(table[i])) level = std::max(level, level_of(key));
+      if (level >= 0)
+        by_level[static_cast<std::size_t>(level)].push_back({table[i].broken, static_cast<int>(i)});
     }
-    return rules;
+    return by_level;
   }();
-  return list;
+  return lists;
+}
+
+int first_broken(Level level, const RuleInput& input) {
+  for (const InnerRule& rule : inner_rules()[level]) {
+    if (rule.broken(input)) return rule.index;
+  }
+  return -1;
 }
 
 int first_broken_inner_rule(const RuleInput& input) {
-  const auto& table = rule_table();
-  for (const int rule : inner_rules()) {
-    if (table[static_cast<std::size_t>(rule)].broken(input)) return rule;
+  for (int level = 0; level < kLevels; ++level) {
+    if (const int rule = first_broken(static_cast<Level>(level), input); rule >= 0) return rule;
   }
   return -1;
 }
@@ -79,18 +102,17 @@ int first_broken_inner_rule(const RuleInput& input) {
 class MeshScan {
  public:
   MeshScan(const SearchRequest& r, const Problem& p, const Space& s, Evaluator& e,
-           std::uint32_t mesh, const Versions& v)
+           std::uint32_t mesh, Legality& legality)
       : request_(r),
         p_(p),
         s_(s),
         evaluator_(e),
         mesh_(mesh),
-        versions_(v),
+        legality_(legality),
         leanest_(leanest(s.recomputes)) {}
 
   MeshResult run() {
-    if (const int rule = first_broken_rule(rule_input(p_, s_.meshes[mesh_], versions_));
-        rule >= 0) {
+    if (const int rule = legality_.first_broken(s_.meshes[mesh_]); rule >= 0) {
       result_.broken[rule] += s_.inner_size();
       return std::move(result_);
     }
@@ -124,7 +146,7 @@ class MeshScan {
       for (const std::size_t r : leanest_) {
         const InnerIndex i{d, 0, 0, r, offload};
         const Layout l = candidate(s_, mesh_, i);
-        if (first_broken_inner_rule(rule_input(p_, l, versions_)) >= 0) continue;
+        if (first_broken_inner_rule(legality_.input(l)) >= 0) continue;
         const Outcome o = evaluator_.evaluate(l, Depth::bound);
         if (o.status == Outcome::Status::no_plan) continue;
         const double over = shortfall(o);
@@ -147,13 +169,30 @@ class MeshScan {
     return any;
   }
 
+  /// Counts everything below this point of the loops under the rule that refuses it.
+  bool refused(Level level, const InnerIndex& i, std::uint64_t candidates) {
+    const int rule = first_broken(level, legality_.input(candidate(s_, mesh_, i)));
+    if (rule >= 0) result_.broken[rule] += candidates;
+    return rule >= 0;
+  }
+
   void every_choice(std::size_t offload) {
+    const std::uint64_t per_graph = s_.recomputes.size();
+    const std::uint64_t per_overlap = per_graph * s_.graphs.size();
+    const std::uint64_t per_dispatcher = per_overlap * s_.overlaps.size();
     InnerIndex i;
     i.offload = offload;
+    if (refused(kOffload, i, per_dispatcher * s_.dispatchers.size())) return;
     for (i.dispatcher = 0; i.dispatcher < s_.dispatchers.size(); ++i.dispatcher) {
+      i.overlap = i.graph = i.recompute = 0;
+      if (refused(kDispatcher, i, per_dispatcher)) continue;
       too_big_.assign(s_.recomputes.size(), false);
       for (i.overlap = 0; i.overlap < s_.overlaps.size(); ++i.overlap) {
+        i.graph = i.recompute = 0;
+        if (refused(kOverlap, i, per_overlap)) continue;
         for (i.graph = 0; i.graph < s_.graphs.size(); ++i.graph) {
+          i.recompute = 0;
+          if (refused(kGraph, i, per_graph)) continue;
           enough_.clear();
           for (i.recompute = 0; i.recompute < s_.recomputes.size(); ++i.recompute) assess(i);
         }
@@ -175,7 +214,7 @@ class MeshScan {
       return;
     }
     const Layout l = candidate(s_, mesh_, i);
-    if (const int rule = first_broken_inner_rule(rule_input(p_, l, versions_)); rule >= 0) {
+    if (const int rule = first_broken(kRecompute, legality_.input(l)); rule >= 0) {
       ++result_.broken[rule];
       return;
     }
@@ -213,7 +252,7 @@ class MeshScan {
   const Space& s_;
   Evaluator& evaluator_;
   std::uint32_t mesh_;
-  const Versions& versions_;
+  Legality& legality_;
   MeshResult result_;
   std::vector<std::size_t> leanest_;
   std::vector<bool>
@@ -253,15 +292,19 @@ void merge(Enumeration& all, const Space& s, MeshResult&& m) {
 
 Enumeration enumerate(const SearchRequest& request, const Problem& p, const Space& space,
                       int threads) {
-  const Versions versions = parse_versions(p.software);
   std::vector<std::unique_ptr<Evaluator>> evaluators;
-  for (int t = 0; t < threads; ++t) evaluators.push_back(std::make_unique<Evaluator>(p));
+  std::vector<std::unique_ptr<Legality>> legalities;
+  for (int t = 0; t < threads; ++t) {
+    evaluators.push_back(std::make_unique<Evaluator>(p));
+    legalities.push_back(std::make_unique<Legality>(p));
+  }
   std::vector<MeshResult> results(space.meshes.size());
   std::atomic<std::size_t> done{0};
   std::mutex reporting;
   parallel_for(space.meshes.size(), threads, [&](int thread, std::size_t mesh) {
-    results[mesh] = MeshScan(request, p, space, *evaluators[static_cast<std::size_t>(thread)],
-                             static_cast<std::uint32_t>(mesh), versions)
+    const auto t = static_cast<std::size_t>(thread);
+    results[mesh] = MeshScan(request, p, space, *evaluators[t], static_cast<std::uint32_t>(mesh),
+                             *legalities[t])
                         .run();
     const std::size_t finished = ++done;
     if (request.progress && finished % 256 == 0) {

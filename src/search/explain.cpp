@@ -57,18 +57,18 @@ std::string nearest_change(const Problem& p, const Layout& l, double headroom_gi
   lean.moment_dtype = DType::bf16;
   if (fits(p, lean))
     return "optimizer.grad_dtype=bf16 optimizer.precision_aware=true optimizer.moment_dtype=bf16";
-  const Versions versions = parse_versions(p.software);
   for (int factor = 2; factor <= 512; factor *= 2) {
     auto cluster = Cluster::build(p.system(), p.world * factor);
     if (!cluster) break;
     Problem more = p;
     more.world *= factor;
     more.cluster = cluster.take();
+    Legality legality(more);
     for (int ep = l.ep * factor; ep >= l.ep; ep /= 2) {  // the rest of the factor goes to stages
       Layout wider = l;
       wider.ep = ep;
       wider.pp = l.pp * (l.ep * factor / ep);
-      if (first_broken_rule(rule_input(more, wider, versions)) >= 0 || !fits(more, wider)) continue;
+      if (legality.first_broken(wider) >= 0 || !fits(more, wider)) continue;
       return fmt::format(
           "cluster.gpus={} layout.expert_model_parallel_size={} "
           "layout.pipeline_model_parallel_size={}",

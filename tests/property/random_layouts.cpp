@@ -111,7 +111,7 @@ Sample LegalLayouts::next() {
 }
 
 bool is_legal(const Problem& p, const Layout& l) {
-  return first_broken_rule(rule_input(p, l, parse_versions(p.software))) < 0;
+  return Legality(p).first_broken(l) < 0;
 }
 
 Forecast forecast(const Problem& p, const Layout& l) {

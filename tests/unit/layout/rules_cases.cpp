@@ -38,6 +38,18 @@ void Candidate::on_gpu(const std::string& name, double compute_capability, int d
   system.grace = grace;
 }
 
+Checkable& Candidate::subject() const {
+  Run r = run;
+  r.layout = layout;
+  r.gpus = gpus;
+  r.seq_length = seq_length;
+  r.global_batch_size = global_batch_size;
+  const MegatronConfig config = megatron_config_of(r, model);
+  subject_ = std::make_shared<Checkable>(
+      config, surroundings_of(config, r, model, system, parse_versions(r.software)));
+  return *subject_;
+}
+
 const std::vector<RuleCase>& rule_cases() {
   static const std::vector<RuleCase> all = [] {
     std::vector<RuleCase> cases;

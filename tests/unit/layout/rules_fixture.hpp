@@ -2,11 +2,12 @@
 /// A small legal MoE candidate by hand, and for every rule one change that breaks it and a near one
 /// that does not.
 #include <functional>
+#include <memory>
 #include <set>
 #include <string>
 #include <vector>
 
-#include "layout/rules.hpp"
+#include "layout/layout_config.hpp"
 
 namespace moecast::test {
 
@@ -14,16 +15,9 @@ namespace moecast::test {
 /// DP 16, 4 microbatches.
 struct Candidate {
   Candidate();
-  [[nodiscard]] RuleInput input() const {
-    return {layout,
-            model,
-            system,
-            run,
-            gpus,
-            seq_length,
-            global_batch_size,
-            parse_versions(run.software)};
-  }
+  /// The run in Megatron's names, mutated and ready to be asked; valid until the next call.
+  [[nodiscard]] const RuleInput& input() const { return subject().input(); }
+  [[nodiscard]] Checkable& subject() const;
   void on_gpu(const std::string& name, double compute_capability, int domain, bool grace);
 
   Layout layout;
@@ -31,6 +25,9 @@ struct Candidate {
   System system;
   Run run;
   int gpus = 64, seq_length = 4096, global_batch_size = 64;
+
+ private:
+  mutable std::shared_ptr<Checkable> subject_;
 };
 
 struct RuleCase {

@@ -33,9 +33,12 @@ TEST_CASE("Checking a candidate allocates nothing, legal or not") {
     Candidate bad;  // what the cases break
     c.breaks(bad);
     if (bad.layout.pipeline_split == PipelineSplit::explicit_string) continue;
-    const RuleInput input = bad.input();
+    Checkable& subject = bad.subject();
+    MegatronKnobs knobs = subject.asked();
     const long before = g_allocations;
-    first_broken_rule(input);
+    set_layout(knobs, bad.layout);
+    subject.ask(knobs);
+    first_broken_rule(subject.input());
     const long after = g_allocations;
     INFO(c.id);
     CHECK(after == before);

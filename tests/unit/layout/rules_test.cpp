@@ -8,7 +8,10 @@
 
 #include "catch.hpp"
 #include "layout/knobs.hpp"
+#include "layout/megatron_config.hpp"
+#include "moecast/run.hpp"
 #include "rules_fixture.hpp"
+#include "rules_option_cases.hpp"
 
 using namespace moecast;
 using namespace moecast::test;
@@ -31,25 +34,56 @@ TEST_CASE("Every rule has a layout that breaks it and a near one that does not")
   }
 }
 
+TEST_CASE("Every rule over Megatron's options has some that break it and near ones that do not") {
+  for (const OptionCase& c : option_cases()) {
+    const Rule* rule = find_rule(c.id);
+    INFO(c.id);
+    REQUIRE(rule != nullptr);
+    const bool bridge = c.for_bridge || rule->enforcer == Enforcer::bridge;
+    const Flavour flavour = bridge ? Flavour::bridge : Flavour::megatron_lm;
+    CHECK(broken_by_options(c.breaks, flavour).count(c.id) == 1);
+    CHECK(broken_by_options(c.passes, flavour).count(c.id) == 0);
+  }
+}
+
+TEST_CASE("The base of the option cases breaks no error rule of either launcher") {
+  for (const Flavour flavour : {Flavour::megatron_lm, Flavour::bridge}) {
+    for (const std::string& id : broken_by_options("{}", flavour)) {
+      INFO(id);
+      CHECK(find_rule(id)->severity != Severity::error);
+    }
+  }
+}
+
 TEST_CASE("No rule is without a case") {
   std::set<std::string> cases, rules;
   for (const RuleCase& c : rule_cases()) cases.insert(c.id);
+  for (const OptionCase& c : option_cases()) cases.insert(c.id);
   for (const Rule& rule : rule_table()) {
     CHECK(rules.insert(std::string(rule.id)).second);
   }
   CHECK(cases == rules);
 }
 
-TEST_CASE("Rules say what must hold, how to fix it and who enforces it, and read known knobs") {
+TEST_CASE("Rules say what must hold, how to fix it and who enforces it, and read known options") {
   for (const Rule& rule : rule_table()) {
     INFO(rule.id);
     CHECK_FALSE(rule.condition.empty());
     CHECK_FALSE(rule.fix.empty());
     CHECK_FALSE(rule.source.empty());
-    for (std::string_view key : rule.keys) {
-      INFO(key);
-      CHECK((key == "model" || find_knob(key) != nullptr));
+    CHECK_FALSE(rule.reads.empty());
+    for (const std::string& name : knobs_of(rule)) {
+      INFO(name);
+      CHECK((name.starts_with("env.") || find_megatron_field(name) != nullptr));
     }
+  }
+}
+
+TEST_CASE("Options that a run file can say lead to one of its knobs") {
+  for (const MegatronField& field : megatron_fields()) {
+    INFO(field.name);
+    const std::string_view key = field.run_key;
+    CHECK((key.empty() || key == "model" || find_knob(key) != nullptr));
   }
 }
 
@@ -59,14 +93,16 @@ TEST_CASE("first_broken_rule is the first error of the table") {
     Candidate bad;
     c.breaks(bad);
     int first = -1;
+    const RuleInput& input = bad.input();
     const auto& table = rule_table();
     for (std::size_t i = 0; i < table.size() && first < 0; ++i) {
-      if (table[i].severity == Severity::error && table[i].broken(bad.input()))
+      if (table[i].severity == Severity::error && table[i].holds_for(Flavour::bridge) &&
+          table[i].broken(input))
         first = static_cast<int>(i);
       if (first == 0) break;
     }
     INFO(c.id);
-    CHECK(first_broken_rule(bad.input()) == first);
+    CHECK(first_broken_rule(input) == first);
   }
 }
 

@@ -123,15 +123,18 @@ TEST_CASE("a search that fits nothing has an empty ranking and the nearest layou
 }
 
 TEST_CASE("a finding says its phase only when it fails at run time") {
-  const std::vector<Finding> findings{
-      {"A", Severity::error, {"layout.pp"}, "m", "f", "bridge", false},
-      {"B", Severity::warning, {}, "n", "", "", true}};
-  const Json d = check_json(findings);
+  Checked checked;
+  checked.findings = {{"A", Severity::error, {"layout.pp"}, "m", "f", "bridge", Phase::config},
+                      {"B", Severity::warning, {}, "n", "", "", Phase::runtime}};
+  checked.mutations = {{"SET-C", Severity::mutation, {}, "tp 1 -> 2", "", ""}};
+  const Json d = check_json(checked);
   CHECK(d.at("schema") == "moecast/check@1");
   CHECK(keys_of(d.at("findings").at(0)) ==
         std::set<std::string>{"rule", "severity", "keys", "message", "fix", "applies"});
   CHECK(d.at("findings").at(1).at("phase") == "runtime");
   CHECK(d.at("findings").at(1).at("severity") == "warning");
+  CHECK(d.at("findings").at(2).at("severity") == "info");
+  CHECK(d.at("findings").at(2).at("kind") == "mutation");
 }
 
 TEST_CASE("problems become the error document, and text that is not UTF-8 does not break it") {

@@ -176,15 +176,16 @@ TEST_CASE("a search that fits nothing names the shortfall and the change") {
 }
 
 TEST_CASE("a check names rule, cause, fix and the verdict") {
-  const std::vector<Finding> findings{
-      {"A-RULE", Severity::error, {"layout.pp"}, "the cause", "the fix", "bridge", false},
-      {"B-RULE", Severity::warning, {}, "another", "", "", true}};
-  const std::string text = check_text("run.yaml", findings, Style{});
+  Checked checked;
+  checked.findings = {
+      {"A-RULE", Severity::error, {"layout.pp"}, "the cause", "the fix", "bridge", Phase::config},
+      {"B-RULE", Severity::warning, {}, "another", "", "", Phase::runtime}};
+  const std::string text = check_text("run.yaml", checked, Style{});
   CHECK(contains(text, "error[A-RULE]: the cause"));
   CHECK(contains(text, "fix: the fix"));
   CHECK(contains(text, "warning[B-RULE] (when training starts): another"));
   CHECK(contains(text, "run.yaml: illegal (1 errors, 1 warnings, 0 notes)"));
-  CHECK(contains(check_text("run.yaml", {}, Style{}), "run.yaml: legal"));
+  CHECK(contains(check_text("run.yaml", Checked{}, Style{}), "run.yaml: legal"));
 }
 
 TEST_CASE("the validation report shows summary, parts, the worst row first and the signs") {
