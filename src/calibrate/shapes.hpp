@@ -1,0 +1,46 @@
+#pragma once
+/// The shapes that calibration measures: those of MoE and dense layers in training, and the corners
+/// between them. Pure.
+#include <cstdint>
+#include <vector>
+
+namespace moecast {
+
+struct GemmShape {
+  int m, n, k;
+  bool is_core;  ///< also measured at burst clocks, and in FP8
+};
+struct GroupedShape {
+  int experts, tokens_per_expert, n, k;
+  bool is_skewed, is_core;
+};
+struct AttentionGrid {
+  int batch, seq, heads, kv_heads, qk_dim, v_dim;
+};
+struct MatrixShape {
+  int rows, cols;
+};
+struct RoutedShape {
+  int tokens, hidden, topk, experts;
+};
+
+std::vector<GemmShape> gemm_shapes(bool is_quick);
+std::vector<GroupedShape> grouped_shapes(bool is_quick);
+std::vector<AttentionGrid> attention_shapes(bool is_quick);
+std::vector<MatrixShape> memory_shapes(bool is_quick);
+std::vector<RoutedShape> permute_shapes(bool is_quick);
+std::vector<RoutedShape> dispatch_shapes(bool is_quick);
+/// 1 KiB to 1 GiB.
+std::vector<std::uint64_t> message_bytes(bool is_quick);
+std::vector<std::uint64_t> host_copy_bytes(bool is_quick);
+std::vector<int> dispatch_sms(bool is_quick);
+
+/// Rows of each expert, all a multiple of 16 and `experts` x `mean` in total. Skewed: proportional
+/// to (rank + 1)^-0.5, in an order that mixes large and small.
+std::vector<int> rows_per_expert(int experts, int mean, bool is_skewed);
+double skew_of(const std::vector<int>& rows);
+
+/// topk distinct experts for every token, uniform; the same for the same seed.
+std::vector<int> route_tokens(int tokens, int topk, int experts, unsigned seed);
+
+}  // namespace moecast
