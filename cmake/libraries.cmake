@@ -27,10 +27,10 @@ function(moecast_use_pch target)
   endif()
 endfunction()
 
-# moecast_library(folder dependency...): the static library of src/<folder>, without its device/ code.
+# moecast_library(folder dependency...): the static library of src/<folder>, without its cuda/ code.
 function(moecast_library name)
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${name}/*.cpp)
-  list(FILTER sources EXCLUDE REGEX "/device/")
+  list(FILTER sources EXCLUDE REGEX "/src/${name}/cuda/")
   if(NOT sources)
     add_library(moecast_${name} INTERFACE)
     set(scope INTERFACE)

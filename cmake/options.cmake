@@ -1,16 +1,20 @@
 # Flags that every target of ours shares.
 add_library(moecast_options INTERFACE)
 target_include_directories(moecast_options INTERFACE ${CMAKE_SOURCE_DIR}/include)
-target_compile_options(moecast_options INTERFACE -Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion)
+# Flags of the C++ compiler; nvcc has its own.
+function(moecast_cxx_options)
+  target_compile_options(moecast_options INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:${ARGN}>")
+endfunction()
+moecast_cxx_options(-Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion)
 if(MOECAST_WERROR)
-  target_compile_options(moecast_options INTERFACE -Werror)
+  moecast_cxx_options(-Werror)
 endif()
 # g++ 12 warns of its own standard library under optimisation and sanitizers (GCC PR 105562, 105651).
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-  target_compile_options(moecast_options INTERFACE -Wno-restrict -Wno-maybe-uninitialized -Wno-stringop-overflow -Wno-stringop-overread)
+  moecast_cxx_options(-Wno-restrict -Wno-maybe-uninitialized -Wno-stringop-overflow -Wno-stringop-overread)
 endif()
 # One estimate is one number on every machine: no contraction into fused multiply-add.
-target_compile_options(moecast_options INTERFACE -ffp-contract=off)
+moecast_cxx_options(-ffp-contract=off)
 
 if(MOECAST_SANITIZE AND MOECAST_TSAN)
   message(FATAL_ERROR "MOECAST_SANITIZE and MOECAST_TSAN exclude each other")
@@ -23,7 +27,7 @@ elseif(MOECAST_TSAN)
   set(sanitizers -fsanitize=thread)
 endif()
 if(sanitizers)
-  target_compile_options(moecast_options INTERFACE ${sanitizers} -fno-omit-frame-pointer)
+  moecast_cxx_options(${sanitizers} -fno-omit-frame-pointer)
   target_link_options(moecast_options INTERFACE ${sanitizers})
 endif()
 
