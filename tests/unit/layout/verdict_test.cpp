@@ -94,8 +94,9 @@ TEST_CASE("Does a verdict change only with options that its rules say they read?
     changed["knobs"][std::string(field.name)] =
         value.is_boolean() ? Json(!value.get<bool>()) : Json(value);
     std::set<std::string> before, after, moved;
-    for (const Json& id : answer(row, flavour).at("rules")) before.insert(id);
-    for (const Json& id : answer(changed, flavour).at("rules")) after.insert(id);
+    const Json first = answer(row, flavour), second = answer(changed, flavour);
+    for (const Json& id : first.at("rules")) before.insert(id);
+    for (const Json& id : second.at("rules")) after.insert(id);
     std::set_symmetric_difference(before.begin(), before.end(), after.begin(), after.end(),
                                   std::inserter(moved, moved.end()));
     for (const std::string& id : moved) {
