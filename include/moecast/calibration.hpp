@@ -30,8 +30,11 @@ struct GemmParameters {
   double launch_us = 0;           ///< device-side start and drain of one kernel
   double efficiency = 0;          ///< of the dense peak, sustained clocks
   double k_half = 0;              ///< fixed cost per tile, in elements of K
+  double tile_edge = 0;           ///< rate lost to small tiles: 1 + edge (1/a + 1/b), in elements
   double wave_quantization = 0;   ///< share of a tail wave that is lost
   double bandwidth_fraction = 0;  ///< of HBM when the GEMM streams operands
+  double dgrad_ratio = 1;         ///< efficiency against forward
+  double wgrad_ratio = 1;         ///< the same; accumulates into the gradient
 };
 struct GroupedParameters {
   double efficiency_ratio = 0;     ///< against the dense GEMM of the same pipe, forward and dgrad
@@ -40,21 +43,49 @@ struct GroupedParameters {
   double launch_us_per_group = 0;  ///< device time per expert GEMM, multi-stream back end
   double fused_efficiency_ratio = 0;  ///< single-launch fused grouped MLP, against multi-stream
 };
+/// A kernel that streams memory: t = start + bytes / (HBM x fraction).
+struct StreamParameters {
+  double start_us = 0;
+  double fraction = 0;  ///< of HBM
+};
+/// Classes of streaming kernels; quantisers are per recipe, in the order of Precision.
+enum class Stream : unsigned char {
+  elementwise,
+  rope,
+  activation,
+  norm,
+  norm_backward,
+  loss,
+  adam,
+  permute,
+  unpermute,
+  fp8_delayed,
+  fp8_tensorwise,
+  fp8_blockwise,
+  mxfp8,
+  nvfp4,
+  count
+};
 struct AttentionParameters {
   double forward_efficiency = 0;  ///< of the BF16 peak, causal FLOPs, long sequences
   double backward_efficiency = 0;
+  double forward_s_half = 0;  ///< tokens of context lost per sequence (ramp of the causal kernel)
+  double backward_s_half = 0;
 };
 struct LinkParameters {
   double latency_us = 0;  ///< per operation
   double latency_us_per_rank = 0;
   double bandwidth_fraction = 0;  ///< of the link's rate per direction, large messages
-  double half_size_mib = 0;       ///< message size at which half of that is reached
+  double ramp_us = 0;   ///< what a large message costs more: the change from LL to Simple protocols
+  double ramp_mib = 0;  ///< message that pays half of it
+  double own_share = 0;  ///< cost of a rank's own part of the buffer, against a byte on the link
 };
 struct DispatchParameters {
   double latency_us = 0;  ///< per call (dispatch or combine): metadata, barriers, first bytes
   double nvlink_fraction = 0;
   double nic_fraction = 0;
   double gb_per_s_per_sm = 0;  ///< what one SM of the dispatch kernel moves; 0 = not limited
+  double combine_gb_per_s_per_sm = 0;  ///< the same of combine, which also adds
 };
 
 template <typename E, typename T>
@@ -67,21 +98,17 @@ struct Calibration {
   PerEnum<Pipe, GroupedParameters> grouped;
   PerEnum<HeadClass, AttentionParameters> attention;
   double attention_launch_us = 0;
-  double attention_s_half = 0;  ///< tokens of context lost per sequence (ramp of the causal kernel)
   double attention_fp8_speedup = 1;
   double attention_sink_slowdown = 1;  ///< learnt softmax sinks, fused kernel
   double attention_unfused_bytes =
       0;  ///< bytes per score element of unfused attention, forward; backward twice
   double scan_bandwidth_fraction = 0;  ///< Mamba-2 SSD and gated-delta scans, of HBM
+  double accumulate_fraction = 0;      ///< of HBM, wgrad that adds into the fp32 gradient
   double fp32_gemm_tflops = 0;         ///< router GEMM in fp32
-  double elementwise_fraction = 0;     ///< memory-bound kernels, of HBM
-  double norm_fraction = 0;
-  double loss_fraction = 0;
-  double adam_fraction = 0;
-  double kernel_floor_us = 0;  ///< shortest kernel
-  double permute_fraction = 0;
-  double unfused_permute_factor = 1;  ///< bytes of the unfused permute against the fused one
-  double quantize_fraction = 0;
+  double kernel_floor_us = 0;          ///< shortest kernel
+  PerEnum<Stream, StreamParameters> stream;
+  double unfused_permute_factor = 1;    ///< bytes of the unfused permute against the fused one
+  double unfused_unpermute_factor = 1;  ///< scatter-adds into fp32 against the fused unpermute
   PerEnum<Collective, LinkParameters> nvlink;   ///< inside one NVLink domain
   PerEnum<Collective, LinkParameters> network;  ///< across domains, of the NIC line
   PerEnum<DispatchBackend, DispatchParameters> dispatch;
@@ -98,6 +125,7 @@ struct Calibration {
   double sync_us = 0;                   ///< host wakes up after a device-to-host wait
   double step_fixed_ms = 0;             ///< data loading, logging, norms: once per step, exposed
   double host_link_fraction = 0;        ///< of the measured host link, offload traffic
+  double host_link_latency_us = 0;      ///< one copy to or from the host
   double host_adam_gb_per_s = 0;        ///< CPU optimizer, bytes of state per second and GPU
 };
 

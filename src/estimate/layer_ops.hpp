@@ -38,6 +38,9 @@ class OpWriter {
   void norm(double width, double rows);
   void elementwise(const char* name, double forward_bytes, double backward_bytes,
                    double launches = 1);
+  /// SwiGLU and its like.
+  void activation(const char* name, double forward_bytes, double backward_bytes,
+                  double launches = 1);
   void residual();  ///< bias-dropout-add of the block
   LayerOps finish();
 

@@ -60,27 +60,11 @@ LayerOps OpWriter::finish() {
 double OpWriter::accumulate_bytes() const { return key.grad_dtype == DType::fp32 ? 8 : 4; }
 
 double OpWriter::quantize_bytes() const {
-  const bool hopper = problem.system().gpu.compute_capability < 10;
-  const double write = operand_bytes(key.precision);
-  switch (key.precision) {
-    case Precision::bf16:
-      return 0;
-    // Hopper's FP8 GEMM takes K-major operands only, so a transposed copy is written for wgrad
-    case Precision::fp8_delayed:
-      return 2 + write * (hopper ? 2 : 1);
-    case Precision::fp8_tensorwise:
-      return 2 + 2 + write * (hopper ? 2 : 1);  // amax pass, then cast
-    case Precision::fp8_blockwise:
-    case Precision::mxfp8:
-      return 2 + 2 * write;
-    case Precision::nvfp4:
-      return 2 + 2 + 2 * write;
-  }
-  return 0;
+  return moecast::quantize_bytes(key.precision, problem.system().gpu.compute_capability < 10);
 }
 
 void OpWriter::quantize(bool is_forward, double elements) {
-  const Seconds time = prices.quantize(elements * quantize_bytes());
+  const Seconds time = prices.quantize(key.precision, elements * quantize_bytes());
   const double launches = problem.profile.calibration.host_quantize_launches;
   if (is_forward) {
     forward("quantize", OpClass::quantize, time, launches);
@@ -148,14 +132,22 @@ void OpWriter::linear(const char* name, double rows, double n, double k, Split s
 }
 
 void OpWriter::norm(double width, double rows) {
-  forward("norm", OpClass::memory_bound, prices.norm(4 * width * rows), 1.5);
-  backward("norm", OpClass::memory_bound, prices.norm(6 * width * rows), 2.5);
+  forward("norm", OpClass::memory_bound, prices.stream(Stream::norm, 4 * width * rows), 1.5);
+  backward("norm", OpClass::memory_bound, prices.stream(Stream::norm_backward, 6 * width * rows),
+           2.5);
 }
 
 void OpWriter::elementwise(const char* name, double forward_bytes, double backward_bytes,
                            double launches) {
   forward(name, OpClass::memory_bound, prices.elementwise(forward_bytes), launches);
   backward(name, OpClass::memory_bound, prices.elementwise(backward_bytes), launches);
+}
+
+void OpWriter::activation(const char* name, double forward_bytes, double backward_bytes,
+                          double launches) {
+  forward(name, OpClass::memory_bound, prices.stream(Stream::activation, forward_bytes), launches);
+  backward(name, OpClass::memory_bound, prices.stream(Stream::activation, backward_bytes),
+           launches);
 }
 
 void OpWriter::residual() {

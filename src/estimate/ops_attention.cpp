@@ -100,8 +100,10 @@ void write_gqa(OpWriter& w, const Mixer& m) {
   w.norm(d.h, d.n);
   w.linear("qkv", d.N, q + k + v + gate, d.h, OpWriter::Split::column);
   if (m.qk_layernorm) {
-    w.forward("qk norm", OpClass::memory_bound, w.prices.norm(4 * d.N * (q + k) / d.t), 2);
-    w.backward("qk norm", OpClass::memory_bound, w.prices.norm(6 * d.N * (q + k) / d.t), 4);
+    w.forward("qk norm", OpClass::memory_bound,
+              w.prices.stream(Stream::norm, 4 * d.N * (q + k) / d.t), 2);
+    w.backward("qk norm", OpClass::memory_bound,
+               w.prices.stream(Stream::norm_backward, 6 * d.N * (q + k) / d.t), 4);
   }
   write_rope(w, d.N * (q + k) / d.t);
   const double v_dim = m.v_head_dim;

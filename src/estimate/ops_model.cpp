@@ -53,10 +53,10 @@ LayerOps head_ops(const Problem& p, const ShardKey& k) {
   // and the gradient on top.
   const double logits = d.N * d.vocab;
   const bool te = p.features.te_cross_entropy;
-  w.forward("cross entropy", OpClass::memory_bound, w.prices.loss((te ? 6 : 20) * logits),
-            te ? 5 : 15);
-  w.backward("cross entropy", OpClass::memory_bound, w.prices.loss((te ? 4 : 12) * logits),
-             te ? 2 : 8);
+  w.forward("cross entropy", OpClass::memory_bound,
+            w.prices.stream(Stream::loss, (te ? 6 : 20) * logits), te ? 5 : 15);
+  w.backward("cross entropy", OpClass::memory_bound,
+             w.prices.stream(Stream::loss, (te ? 4 : 12) * logits), te ? 2 : 8);
   return w.finish();
 }
 

@@ -97,7 +97,7 @@ void write_dispatch(OpWriter& w, const MoeSizes& s) {
   if (a2a) {
     w.forward("permute", OpClass::permute, w.prices.permute(row * (d.n + s.send_rows), fused),
               small);
-    w.backward("permute", OpClass::permute, w.prices.permute(row * (d.n + s.send_rows), fused),
+    w.backward("permute", OpClass::permute, w.prices.unpermute(row * (d.n + s.send_rows), fused),
                fused ? 2 : 5);
   } else {
     w.forward("dispatch metadata", OpClass::permute,
@@ -134,9 +134,11 @@ void write_grouped(OpWriter& w, const char* name, const MoeSizes& s, double n, d
                                                  : c.host_linear_launches + per_expert * experts;
   w.begin(Part::experts, recompute, kMoeGraph);
   if (w.low_precision()) {
-    w.forward("quantize", OpClass::quantize, w.prices.quantize(s.rows * k * w.quantize_bytes()),
+    w.forward("quantize", OpClass::quantize,
+              w.prices.quantize(w.key.precision, s.rows * k * w.quantize_bytes()),
               c.host_quantize_launches);
-    w.backward("quantize", OpClass::quantize, w.prices.quantize(s.rows * n * w.quantize_bytes()),
+    w.backward("quantize", OpClass::quantize,
+               w.prices.quantize(w.key.precision, s.rows * n * w.quantize_bytes()),
                c.host_quantize_launches);
   }
   w.forward(name, OpClass::grouped_gemm,
@@ -174,7 +176,7 @@ void write_experts(OpWriter& w, const MoeSizes& s) {
   const double f = d.expert_ffn * s.rows;
   // activation with probabilities: the fused grouped MLP does it in the GEMM's epilogue
   const double traffic = w.problem.features.fused_grouped_mlp ? 0.5 : 1.0;
-  w.elementwise("moe act", traffic * 2 * (d.glu + 1) * f, traffic * 2 * (2 * d.glu + 1) * f, 2);
+  w.activation("moe act", traffic * 2 * (d.glu + 1) * f, traffic * 2 * (2 * d.glu + 1) * f, 2);
   write_grouped(w, "expert fc2", s, s.width, d.expert_ffn, kMoe);
   write_expert_tp(w, s, false);
 }
@@ -202,7 +204,7 @@ void write_combine(OpWriter& w, const MoeSizes& s) {
              w.prices.dispatch(w.key.dispatcher, dispatch_shape(w, true), w.spans.etp_ep, false),
              collective);
   if (a2a)
-    w.forward("unpermute", OpClass::permute, w.prices.permute(row * (d.n + s.send_rows), fused),
+    w.forward("unpermute", OpClass::permute, w.prices.unpermute(row * (d.n + s.send_rows), fused),
               fused ? 2 : 6);
 }
 
@@ -213,8 +215,8 @@ void write_shared(OpWriter& w) {
   const double sh = moe.moe_shared_expert_intermediate_size;
   w.begin(Part::attention, mask(RecomputeModule::shared_experts) | kMoe, kRouterGraph, true);
   w.linear("shared fc1", d.N, d.glu * sh, d.h, OpWriter::Split::column);
-  w.elementwise("shared act", 2 * (d.glu + 1) * sh * d.N / d.t,
-                2 * (2 * d.glu + 1) * sh * d.N / d.t, 1);
+  w.activation("shared act", 2 * (d.glu + 1) * sh * d.N / d.t, 2 * (2 * d.glu + 1) * sh * d.N / d.t,
+               1);
   w.linear("shared fc2", d.N, d.h, sh, OpWriter::Split::row);
   w.elementwise("shared add", 6 * d.h * d.n, 2 * d.h * d.n, moe.moe_shared_expert_gate ? 4 : 1);
 }
@@ -229,7 +231,7 @@ void write_dense_mlp(OpWriter& w) {
   w.norm(d.h, d.n);
   w.begin(Part::experts, mask(RecomputeModule::mlp), graph);
   w.linear("mlp fc1", d.N, d.glu * f, d.h, OpWriter::Split::column);
-  w.elementwise("mlp act", 2 * (d.glu + 1) * f * d.N / d.t, 2 * (2 * d.glu + 1) * f * d.N / d.t, 1);
+  w.activation("mlp act", 2 * (d.glu + 1) * f * d.N / d.t, 2 * (2 * d.glu + 1) * f * d.N / d.t, 1);
   w.linear("mlp fc2", d.N, d.h, f, OpWriter::Split::row);
   w.begin(Part::experts, 0, graph);
   w.residual();

@@ -1,9 +1,11 @@
 // Dense and grouped GEMM.
-// Dense: t = t0 + max(tile term, byte term). Tile term = min over tiles (a x b) of w' * 2ab(k +
-// k_half) / (peak * eff / SMs), w = tiles / SMs, w' = 1 if w < 1 else w + wave * (ceil(w) - w).
-// Byte term = operand bytes / (HBM * fraction). Fitted to NVIDIA aiconfigurator's GEMM tables at
-// sustained clocks (hwdb/profiles). Grouped: per expert max(2mnk (1 + m_half / m) / rate, bytes /
-// bandwidth) + launch per group; fitted to SimuMax B200 samples.
+// Dense: t = t0 + hypot(tile term, byte term): loads and epilogues overlap with math in part. Tile
+// term = min over tiles (a x b) of w' * 2ab (k + k_half) (1 + edge (1/a + 1/b)) / (peak * eff /
+// SMs), w = tiles / SMs, w' = w + wave * (ceil(w) - w); with w < 1 one wave, its depth split over
+// the idle SMs. Byte term = operand bytes / (HBM * fraction), an accumulated gradient at a fraction
+// of its own. Priors are fitted to NVIDIA aiconfigurator's GEMM tables at sustained clocks
+// (hwdb/profiles). Grouped: per expert the 2-norm of 2mnk (1 + m_half / m) / rate, bytes /
+// bandwidth and the start of a GEMM on its stream; priors fitted to SimuMax B200 samples.
 #include <cmath>
 #include <utility>
 
@@ -36,16 +38,36 @@ Problem3 in_pass(const GemmShape& s, Pass pass) {
   return {};
 }
 
-double tile_seconds(const Problem3& p, double flops_per_sm, double k_half, double wave, int sms,
-                    bool blackwell) {
+/// Fewer tiles than SMs: libraries split the depth (split-K, stream-K) and add fp32 partial
+/// results. Seconds of one wave; `tile` = seconds of one element of depth.
+double split_seconds(const Problem3& p, const GemmParameters& g, double waves, double tile,
+                     double hbm) {
+  double best = tile * (p.depth + g.k_half);
+  for (const int split : {2, 3, 4, 6, 8}) {
+    if (waves * split > 1) break;
+    const double partials = 8.0 * split * p.rows * p.cols / hbm;  // written and read once
+    best = std::min(best, tile * (p.depth / split + 2 * g.k_half) + partials);
+  }
+  return best;
+}
+
+double tile_seconds(const Problem3& p, const GemmParameters& g, double flops_per_sm,
+                    const Gpu& gpu) {
   double best = INFINITY;
+  const bool blackwell = gpu.compute_capability >= 10;
   const Tile* tiles = blackwell ? kBlackwellTiles : kHopperTiles;
   const int count = blackwell ? 8 : 7;
   for (int i = 0; i < count; ++i) {
-    const double tiles_total = std::ceil(p.rows / tiles[i].a) * std::ceil(p.cols / tiles[i].b);
-    const double waves = tiles_total / sms;
-    const double w = waves < 1 ? 1 : waves + wave * (std::ceil(waves) - waves);
-    best = std::min(best, w * 2 * tiles[i].a * tiles[i].b * (p.depth + k_half) / flops_per_sm);
+    const auto [a, b] = tiles[i];
+    const double waves = std::ceil(p.rows / a) * std::ceil(p.cols / b) / gpu.sms;
+    const double edge = 1 + g.tile_edge * (1 / a + 1 / b);
+    const double tile = 2 * a * b * edge / flops_per_sm;
+    if (waves < 1) {
+      best = std::min(best, split_seconds(p, g, waves, tile, gpu.hbm_bandwidth.value));
+    } else {
+      const double w = waves + g.wave_quantization * (std::ceil(waves) - waves);
+      best = std::min(best, w * tile * (p.depth + g.k_half));
+    }
   }
   return best;
 }
@@ -61,6 +83,23 @@ double element_bytes(Pipe pipe) {
   }
 }
 
+double pass_ratio(const GemmParameters& g, Pass pass) {
+  return pass == Pass::forward ? 1 : pass == Pass::dgrad ? g.dgrad_ratio : g.wgrad_ratio;
+}
+
+/// Operands at the streaming rate; a gradient that is added to in memory at its own.
+double stream_seconds(const Calibration& c, const Gpu& gpu, const Problem3& p, Pipe pipe, Pass pass,
+                      double accumulate_bytes) {
+  const GemmParameters& g = c.gemm[static_cast<std::size_t>(pipe)];
+  const bool accumulates = pass == Pass::wgrad && accumulate_bytes > 0;
+  const double operands = (p.rows + p.cols) * p.depth * element_bytes(pipe);
+  const double out = p.rows * p.cols * (accumulates ? accumulate_bytes : 2);
+  const double fraction = accumulates ? c.accumulate_fraction : g.bandwidth_fraction;
+  return (operands / g.bandwidth_fraction + out / fraction) / gpu.hbm_bandwidth.value;
+}
+
+}  // namespace
+
 FlopsPerSecond pipe_peak(const Gpu& gpu, Pipe pipe) {
   switch (pipe) {
     case Pipe::bf16:
@@ -71,8 +110,6 @@ FlopsPerSecond pipe_peak(const Gpu& gpu, Pipe pipe) {
       return gpu.fp8;
   }
 }
-
-}  // namespace
 
 Pipe pipe_of(Precision p) {
   switch (p) {
@@ -108,6 +145,25 @@ double operand_bytes(Precision p) {
   return 2;
 }
 
+double quantize_bytes(Precision p, bool hopper) {
+  const double write = operand_bytes(p);
+  switch (p) {
+    case Precision::bf16:
+      return 0;
+    // Hopper's FP8 GEMM takes K-major operands only, so a transposed copy is written for wgrad
+    case Precision::fp8_delayed:
+      return 2 + write * (hopper ? 2 : 1);
+    case Precision::fp8_tensorwise:
+      return 2 + 2 + write * (hopper ? 2 : 1);  // amax pass, then cast
+    case Precision::fp8_blockwise:
+    case Precision::mxfp8:
+      return 2 + 2 * write;
+    case Precision::nvfp4:
+      return 2 + 2 + 2 * write;
+  }
+  return 0;
+}
+
 int row_alignment(Precision p, bool grouped_tensor) {
   if (p == Precision::bf16) return 0;
   if (grouped_tensor) return 256;
@@ -119,14 +175,10 @@ Seconds Prices::gemm(Pipe pipe, const GemmShape& shape, Pass pass, double accumu
   const GemmParameters& g = calibration->gemm[static_cast<std::size_t>(pipe)];
   const Gpu& gpu = system->gpu;
   const Problem3 p = in_pass(shape, pass);
-  const double per_sm = pipe_peak(gpu, pipe).value * g.efficiency / gpu.sms;
-  const double tiles =
-      tile_seconds(p, per_sm, g.k_half, g.wave_quantization, gpu.sms, gpu.compute_capability >= 10);
-  const double out = pass == Pass::wgrad && accumulate_bytes > 0 ? accumulate_bytes : 2;
-  const double moved =
-      (p.rows * p.depth + p.cols * p.depth) * element_bytes(pipe) + p.rows * p.cols * out;
-  const double streamed = moved / (gpu.hbm_bandwidth.value * g.bandwidth_fraction);
-  return seconds(g.launch_us * 1e-6 + std::max(tiles, streamed));
+  const double per_sm = pipe_peak(gpu, pipe).value * g.efficiency * pass_ratio(g, pass) / gpu.sms;
+  const double tiles = tile_seconds(p, g, per_sm, gpu);
+  const double streamed = stream_seconds(*calibration, gpu, p, pipe, pass, accumulate_bytes);
+  return seconds(g.launch_us * 1e-6 + std::hypot(tiles, streamed));
 }
 
 Seconds Prices::fp32_gemm(const GemmShape& s) const {
@@ -146,13 +198,10 @@ Seconds Prices::grouped_gemm(Pipe pipe, double experts, const GemmShape& one, Pa
   const double k_loss = pass == Pass::wgrad ? 1 : 1 + dense.k_half / p.depth;
   const double math =
       2 * one.m * one.n * one.k * (1 + g.m_half / std::max(one.m, 1.0)) * k_loss / rate;
-  const double out = pass == Pass::wgrad && accumulate_bytes > 0 ? accumulate_bytes : 2;
-  const double moved =
-      (p.rows * p.depth + p.cols * p.depth) * element_bytes(pipe) + p.rows * p.cols * out;
-  const double streamed = moved / (gpu.hbm_bandwidth.value * dense.bandwidth_fraction);
-  const double launches =
-      fused ? dense.launch_us : dense.launch_us + experts * g.launch_us_per_group;
-  return seconds(launches * 1e-6 + experts * std::max(math, streamed));
+  const double streamed = stream_seconds(*calibration, gpu, p, pipe, pass, accumulate_bytes);
+  // streams hide starts behind the other experts' work, in part as well
+  const double start = fused ? 0 : g.launch_us_per_group * 1e-6;
+  return seconds(dense.launch_us * 1e-6 + experts * std::hypot(math, streamed, start));
 }
 
 }  // namespace moecast

@@ -1,12 +1,15 @@
 // Collectives and EP dispatch.
-// Collective inside one NVLink domain: t = latency(n) + f S / B + (S_half / B) S / (S + S_half): a
-// cheap low-latency regime for small messages that turns into a ramp for large ones. f = (n-1)/n
+// Collective inside one NVLink domain: t = latency(n) + f S / B + ramp S / (S + S_ramp): a cheap
+// low-latency regime for small messages, a start-up cost for large ones. f = (n-1)/n
 // (all-gather, reduce-scatter, all-to-all), 2(n-1)/n (all-reduce), 1 (send/recv). Across domains
 // the ring's bottleneck is the NICs: each domain reaches out with as many NICs as it has members,
 // so the bus bandwidth is min(NVLink, NIC x members per domain). Ref: nccl-tests
-// doc/PERFORMANCE.md. Dispatch: NVLink and NIC parts run at the same time and join by a 2-norm; the
-// SMs of the kernel bound the sum. Volumes: Megatron token_dispatcher.py; DeepEP and HybridEP copy
-// once per distinct rank (NVLink) or domain (network).
+// doc/PERFORMANCE.md. A rank also copies (or adds) its own 1/n of the buffer at a rate of its own:
+// wire bytes x own_share / (n - 1) more, which is why two ranks reach less bus bandwidth than eight
+// (aiconfigurator's nccl-tests: all-gather 258, 317, 337 GB/s at 2, 4, 8 H200s). Dispatch: NVLink
+// and NIC parts run at the same time and join by a 2-norm; the SMs of the kernel bound the sum.
+// Volumes: Megatron token_dispatcher.py; DeepEP and HybridEP copy once per distinct rank (NVLink)
+// or domain (network).
 #include <cmath>
 
 #include "estimate/prices.hpp"
@@ -14,23 +17,11 @@
 namespace moecast {
 namespace {
 
-double wire_factor(Collective op, int n) {
-  switch (op) {
-    case Collective::all_reduce:
-      return 2.0 * (n - 1) / n;
-    case Collective::send_recv:
-      return 1;
-    default:
-      return static_cast<double>(n - 1) / n;
-  }
-}
-
 double link_seconds(const LinkParameters& p, double rate, double latency_steps, double wire,
                     double bytes) {
   const double bandwidth = rate * p.bandwidth_fraction;
-  const double half = p.half_size_mib * 1024 * 1024;
-  const double ramp = bytes > 0 ? half / bandwidth * bytes / (bytes + half) : 0;
-  return (p.latency_us + p.latency_us_per_rank * latency_steps) * 1e-6 + wire / bandwidth + ramp;
+  const double ramp = p.ramp_us * bytes / (bytes + p.ramp_mib * 1024 * 1024);
+  return (p.latency_us + p.latency_us_per_rank * latency_steps + ramp) * 1e-6 + wire / bandwidth;
 }
 
 /// All-to-all across domains: the two parts of what a rank sends, each on its own link, at the same
@@ -49,6 +40,17 @@ double alltoall_seconds(const Prices& p, double bytes, const GroupSpan& span) {
 }
 
 }  // namespace
+
+double wire_factor(Collective op, int ranks) {
+  switch (op) {
+    case Collective::all_reduce:
+      return 2.0 * (ranks - 1) / ranks;
+    case Collective::send_recv:
+      return 1;
+    default:
+      return static_cast<double>(ranks - 1) / ranks;
+  }
+}
 
 int default_num_sms(Dispatcher d) {
   switch (d) {
@@ -106,9 +108,10 @@ Seconds Prices::collective(Collective op, double bytes, const GroupSpan& span) c
   const auto index = static_cast<std::size_t>(op);
   const double wire = wire_factor(op, span.ranks) * bytes;
   const LinkParameters& fast = calibration->nvlink[index];
+  const double local = wire * (1 + fast.own_share / (span.ranks - 1));
   if (span.domains <= 1) {
     return seconds(
-        link_seconds(fast, system->nvlink_per_direction.value, span.ranks - 1, wire, bytes));
+        link_seconds(fast, system->nvlink_per_direction.value, span.ranks - 1, local, bytes));
   }
   const LinkParameters& slow = calibration->network[index];
   const int members = op == Collective::send_recv ? 1 : span.ranks_per_domain;
@@ -116,7 +119,7 @@ Seconds Prices::collective(Collective op, double bytes, const GroupSpan& span) c
       link_seconds(slow, system->nic_per_gpu.value * members, span.domains - 1, wire, bytes);
   const double nvlink = span.ranks_per_domain > 1
                             ? link_seconds(fast, system->nvlink_per_direction.value,
-                                           span.ranks_per_domain - 1, wire, bytes)
+                                           span.ranks_per_domain - 1, local, bytes)
                             : 0;
   return seconds(std::max(network, nvlink));
 }
@@ -133,8 +136,8 @@ Seconds Prices::dispatch(Dispatcher d, const DispatchShape& s, const GroupSpan& 
       v.nvlink_copies * scale / (system->nvlink_per_direction.value * p.nvlink_fraction);
   const double network = v.network_copies * scale / (system->nic_per_gpu.value * p.nic_fraction);
   const int sms = s.num_sms > 0 ? s.num_sms : default_num_sms(d);
-  const double through_sms =
-      p.gb_per_s_per_sm > 0 ? v.distinct_ranks * scale / (sms * p.gb_per_s_per_sm * 1e9) : 0;
+  const double per_sm = combine ? p.combine_gb_per_s_per_sm : p.gb_per_s_per_sm;
+  const double through_sms = per_sm > 0 ? v.distinct_ranks * scale / (sms * per_sm * 1e9) : 0;
   return seconds(p.latency_us * 1e-6 + std::max(std::hypot(nvlink, network), through_sms));
 }
 

@@ -1,8 +1,8 @@
 // Memory-bound kernels and attention.
-// Memory-bound: t = floor + bytes / (HBM x fraction of the class).
-// Attention: t = t0 + max(FLOPs (1 + s_half / s) / (BF16 peak x efficiency), bytes / HBM); causal
-// forward FLOPs = 2 b h s_q context (d_qk + d_v), backward 2.5 x (flash kernels recompute the
-// scores: 5 matmuls against 2). Fitted to NVIDIA aiconfigurator's context-attention tables
+// Memory-bound: t = start + bytes / (HBM x fraction), both of the kernel's class.
+// Attention: t = t0 + max((FLOPs (1 + s_half / s) + tail) / (BF16 peak x efficiency), bytes / HBM);
+// causal forward FLOPs = 2 b h s_q context (d_qk + d_v), backward 2.5 x (flash kernels recompute
+// the scores: 5 matmuls against 2). Fitted to NVIDIA aiconfigurator's context-attention tables
 // (forward) and SimuMax's TE samples (backward).
 #include <algorithm>
 
@@ -11,6 +11,9 @@
 namespace moecast {
 namespace {
 
+constexpr double kTileRows = 128;  // queries of one thread block of FlashAttention-3 and cuDNN
+constexpr double kTail = 0.4;      // cuDNN 9.19 on H200: intercepts over 8, 32 and 64 heads
+
 HeadClass head_class(double qk_dim) {
   if (qk_dim <= 96) return HeadClass::d64;
   if (qk_dim <= 128) return HeadClass::d128;
@@ -18,34 +21,32 @@ HeadClass head_class(double qk_dim) {
   return HeadClass::d256;
 }
 
-Seconds streamed(const Prices& p, double bytes, double fraction) {
-  const double rate = p.system->gpu.hbm_bandwidth.value * fraction / p.memory_factor;
-  return seconds(p.calibration->kernel_floor_us * 1e-6 + bytes / rate);
-}
-
 }  // namespace
 
-Seconds Prices::elementwise(double bytes) const {
-  return streamed(*this, bytes, calibration->elementwise_fraction);
+const char* head_class_name(double qk_dim) {
+  static constexpr const char* kNames[] = {"d64", "d128", "d192", "d256"};
+  return kNames[static_cast<std::size_t>(head_class(qk_dim))];
 }
-Seconds Prices::norm(double bytes) const {
-  return streamed(*this, bytes, calibration->norm_fraction);
-}
-Seconds Prices::loss(double bytes) const {
-  return streamed(*this, bytes, calibration->loss_fraction);
-}
-Seconds Prices::adam(double bytes) const {
-  return streamed(*this, bytes, calibration->adam_fraction);
-}
-Seconds Prices::quantize(double bytes) const {
-  return streamed(*this, bytes, calibration->quantize_fraction);
-}
-Seconds Prices::scan(double bytes) const {
-  return streamed(*this, bytes, calibration->scan_bandwidth_fraction);
+
+Seconds Prices::stream(Stream cls, double bytes) const {
+  const StreamParameters& s = calibration->stream[static_cast<std::size_t>(cls)];
+  const double rate = system->gpu.hbm_bandwidth.value * s.fraction / memory_factor;
+  return seconds(s.start_us * 1e-6 + bytes / rate);
 }
 Seconds Prices::permute(double bytes, bool fused) const {
-  return streamed(*this, bytes * (fused ? 1 : calibration->unfused_permute_factor),
-                  calibration->permute_fraction);
+  return stream(Stream::permute, bytes * (fused ? 1 : calibration->unfused_permute_factor));
+}
+Seconds Prices::unpermute(double bytes, bool fused) const {
+  return stream(Stream::unpermute, bytes * (fused ? 1 : calibration->unfused_unpermute_factor));
+}
+Seconds Prices::quantize(Precision p, double bytes) const {
+  if (p == Precision::bf16) return {};
+  const int recipe = static_cast<int>(p) - static_cast<int>(Precision::fp8_delayed);
+  return stream(static_cast<Stream>(static_cast<int>(Stream::fp8_delayed) + recipe), bytes);
+}
+Seconds Prices::scan(double bytes) const {
+  const double rate = system->gpu.hbm_bandwidth.value * calibration->scan_bandwidth_fraction;
+  return seconds(calibration->kernel_floor_us * 1e-6 + bytes * memory_factor / rate);
 }
 Seconds Prices::small_kernels(double count) const {
   return seconds(count * calibration->kernel_floor_us * 1e-6);
@@ -57,13 +58,17 @@ Seconds Prices::attention(const AttentionShape& a, bool backward) const {
   const double forward_flops = 2 * a.batch * a.heads * a.seq_q * a.context * (a.qk_dim + a.v_dim);
   const double speed = (a.fp8 ? calibration->attention_fp8_speedup : 1) /
                        (a.sinks ? calibration->attention_sink_slowdown : 1);
-  const double ramp = 1 + 0.5 * calibration->attention_s_half / std::max(a.context, 64.0);
-  const double flops = forward_flops * ramp * (backward ? 2.5 : 1);
+  const double s_half = backward ? e.backward_s_half : e.forward_s_half;
+  const double ramp = 1 + 0.5 * s_half / std::max(a.context, 64.0);
+  // The causal triangle's longest rows end last: the other SMs wait for part of a tile over all
+  // keys.
+  const double longest = 2 * kTileRows * 2 * a.context * (a.qk_dim + a.v_dim) * kTail * gpu.sms;
+  const double flops = (forward_flops * ramp + longest) * (backward ? 2.5 : 1);
   const double rate =
       gpu.bf16.value * (backward ? e.backward_efficiency : e.forward_efficiency) * speed;
   const double io =
       2 * a.batch * a.seq_q * (a.heads + a.kv_heads) * (a.qk_dim + a.v_dim) * (backward ? 2.5 : 1);
-  const double bytes_time = io / (gpu.hbm_bandwidth.value * calibration->elementwise_fraction);
+  const double bytes_time = io / (gpu.hbm_bandwidth.value * calibration->stream[0].fraction);
   return seconds(calibration->attention_launch_us * 1e-6 * (backward ? 2 : 1) +
                  std::max(flops / rate, bytes_time));
 }
@@ -73,7 +78,8 @@ Seconds Prices::unfused_attention(double scores, bool backward) const {
 }
 
 Seconds Prices::host_copy(double bytes) const {
-  return seconds(bytes / (system->host_link_per_direction.value * calibration->host_link_fraction));
+  return seconds(calibration->host_link_latency_us * 1e-6 +
+                 bytes / (system->host_link_per_direction.value * calibration->host_link_fraction));
 }
 
 }  // namespace moecast

@@ -15,6 +15,13 @@ Pipe pipe_of(Precision p);
 /// Bytes of one element of a quantised operand, scales included (1/32 for MXFP8 blocks, 1/128
 /// blockwise, 1/16 NVFP4).
 double operand_bytes(Precision p);
+/// Bytes read and written to quantise one element, row- and column-wise.
+double quantize_bytes(Precision p, bool hopper);
+FlopsPerSecond pipe_peak(const Gpu& gpu, Pipe pipe);
+/// Bytes on a rank's link per byte of nccl-tests' size: what turns algorithm into bus bandwidth.
+double wire_factor(Collective op, int ranks);
+/// "d64", "d128", "d192", "d256": the class of a head width.
+const char* head_class_name(double qk_dim);
 /// Rows per expert are padded to this by quantised recipes (0 = no padding). Ref: megatron
 /// moe_utils get_align_size_for_quantization.
 int row_alignment(Precision p, bool grouped_tensor);
@@ -66,12 +73,14 @@ struct Prices {
   [[nodiscard]] Seconds attention(const AttentionShape& a, bool backward) const;
   [[nodiscard]] Seconds unfused_attention(double scores, bool backward) const;
   [[nodiscard]] Seconds scan(double bytes) const;
-  [[nodiscard]] Seconds elementwise(double bytes) const;
-  [[nodiscard]] Seconds norm(double bytes) const;
-  [[nodiscard]] Seconds loss(double bytes) const;
-  [[nodiscard]] Seconds adam(double bytes) const;
+  [[nodiscard]] Seconds stream(Stream cls, double bytes) const;
+  [[nodiscard]] Seconds elementwise(double bytes) const {
+    return stream(Stream::elementwise, bytes);
+  }
+  [[nodiscard]] Seconds adam(double bytes) const { return stream(Stream::adam, bytes); }
   [[nodiscard]] Seconds permute(double bytes, bool fused) const;
-  [[nodiscard]] Seconds quantize(double bytes) const;
+  [[nodiscard]] Seconds unpermute(double bytes, bool fused) const;
+  [[nodiscard]] Seconds quantize(Precision p, double bytes) const;
   [[nodiscard]] Seconds small_kernels(double count) const;
   /// `bytes` as nccl-tests counts them: the whole buffer of all_gather, reduce_scatter and
   /// alltoall; the message of the others.

@@ -8,6 +8,7 @@
 
 #include "core/document.hpp"
 #include "moecast/model_io.hpp"
+#include "topology/profile.hpp"
 
 namespace moecast {
 namespace {
@@ -74,23 +75,6 @@ std::string beside(const std::string& name, const std::string& base_dir) {
   std::error_code ignored;
   const std::filesystem::path candidate = std::filesystem::path(base_dir) / path;
   return std::filesystem::exists(candidate, ignored) ? candidate.string() : name;
-}
-
-/// A calibrated profile when the path is one; the shipped profile of the system's name; else that
-/// of its GPU generation.
-Result<Profile> profile_for(const std::string& place, const System& system) {
-  const auto shipped = [](const std::string& name) {
-    std::error_code ignored;
-    return std::filesystem::exists(data_dir() / "hwdb" / "profiles" / (name + ".yaml"), ignored);
-  };
-  if (std::filesystem::path(place).has_extension() && !shipped(place)) {
-    const auto document = read_document(place);
-    const Node* schema = document ? document.value().root.find("schema") : nullptr;
-    if (schema != nullptr && schema->scalar.starts_with("moecast/profile"))
-      return load_profile(place);
-  }
-  if (shipped(system.name)) return load_profile(system.name);
-  return load_profile(system.gpu.compute_capability < 10 ? "hopper" : "blackwell");
 }
 
 }  // namespace

@@ -41,8 +41,9 @@ double optimizer_seconds(const Problem& p, const Layout& l, const RankParams& pa
   const bool reduces = l.dp(p.world) * l.cp > 1;
   const double whole = params.total() * g * (reduces ? 3 : 1);
   const Prices prices = p.prices();
-  double t = (prices.adam(shard_bytes * shard + whole) + prices.quantize(quantised)).value *
-             p.ablation.compute;
+  double t =
+      (prices.adam(shard_bytes * shard + whole) + prices.quantize(l.precision, quantised)).value *
+      p.ablation.compute;
   if (l.optimizer_offload_fraction > 0) {
     const double moved = l.optimizer_offload_fraction * shard;
     t += moved * 16 / (p.profile.calibration.host_adam_gb_per_s * 1e9) +

@@ -9,6 +9,15 @@ constexpr const char* kCollectives[] = {"all_reduce", "all_gather", "reduce_scat
                                         "send_recv"};
 constexpr const char* kBackends[] = {"alltoall", "allgather", "deepep", "hybridep"};
 
+/// Names of Stream in its order: memory-bound, moves of routed rows, quantisation recipes.
+constexpr const char* kStreams[] = {"elementwise",   "rope", "activation", "norm",
+                                    "norm_backward", "loss", "adam"};
+constexpr const char* kMoves[] = {"permute", "unpermute"};
+constexpr const char* kRecipes[] = {"fp8_delayed", "fp8_tensorwise", "fp8_blockwise", "mxfp8",
+                                    "nvfp4"};
+constexpr int kFirstMove = static_cast<int>(Stream::permute);
+constexpr int kFirstRecipe = static_cast<int>(Stream::fp8_delayed);
+
 using Locate = double* (*)(Calibration&, int);
 
 struct Builder {
@@ -34,10 +43,18 @@ void gemm_rows(Builder& b) {
          [](Calibration& c, int i) { return &c.gemm[i].efficiency; });
   b.each("gemm", kPipes, "k_half", "elements", "fixed cost per tile in elements of K", 0, 4000,
          [](Calibration& c, int i) { return &c.gemm[i].k_half; });
+  b.each("gemm", kPipes, "tile_edge", "elements", "operand traffic of a tile: 1 + edge (1/a + 1/b)",
+         0, 100, [](Calibration& c, int i) { return &c.gemm[i].tile_edge; });
   b.each("gemm", kPipes, "wave_quantization", "fraction", "share of a tail wave that is lost", 0, 1,
          [](Calibration& c, int i) { return &c.gemm[i].wave_quantization; });
   b.each("gemm", kPipes, "bandwidth_fraction", "fraction", "of HBM when streaming operands", 0.1, 1,
          [](Calibration& c, int i) { return &c.gemm[i].bandwidth_fraction; });
+  b.each("gemm", kPipes, "dgrad_ratio", "ratio", "efficiency against forward", 0.5, 1.3,
+         [](Calibration& c, int i) { return &c.gemm[i].dgrad_ratio; });
+  b.each("gemm", kPipes, "wgrad_ratio", "ratio", "efficiency against forward, accumulating", 0.5,
+         1.3, [](Calibration& c, int i) { return &c.gemm[i].wgrad_ratio; });
+  b.one("gemm.accumulate_fraction", "fraction", "of HBM, wgrad that adds into the fp32 gradient",
+        0.1, 1, [](Calibration& c, int) { return &c.accumulate_fraction; });
   b.one("gemm.fp32_tflops", "TFLOPS", "router GEMM in fp32", 5, 1000,
         [](Calibration& c, int) { return &c.fp32_gemm_tflops; });
   b.each("grouped_gemm", kPipes, "efficiency_ratio", "ratio",
@@ -64,8 +81,10 @@ void attention_rows(Builder& b) {
          [](Calibration& c, int i) { return &c.attention[i].backward_efficiency; });
   b.one("attention.launch_us", "us", "one attention kernel's fixed time", 0.5, 40,
         [](Calibration& c, int) { return &c.attention_launch_us; });
-  b.one("attention.s_half", "tokens", "context lost per sequence", 0, 4000,
-        [](Calibration& c, int) { return &c.attention_s_half; });
+  b.each("attention", kHeads, "forward_s_half", "tokens", "context lost per sequence", 0, 4000,
+         [](Calibration& c, int i) { return &c.attention[i].forward_s_half; });
+  b.each("attention", kHeads, "backward_s_half", "tokens", "the same in backward", 0, 4000,
+         [](Calibration& c, int i) { return &c.attention[i].backward_s_half; });
   b.one("attention.fp8_speedup", "ratio", "FP8 attention against BF16", 1, 2,
         [](Calibration& c, int) { return &c.attention_fp8_speedup; });
   b.one("attention.sink_slowdown", "ratio", "learnt softmax sinks", 1, 8,
@@ -77,22 +96,24 @@ void attention_rows(Builder& b) {
 }
 
 void memory_rows(Builder& b) {
-  b.one("memory_bound.elementwise_fraction", "fraction", "of HBM", 0.1, 1,
-        [](Calibration& c, int) { return &c.elementwise_fraction; });
-  b.one("memory_bound.norm_fraction", "fraction", "of HBM", 0.1, 1,
-        [](Calibration& c, int) { return &c.norm_fraction; });
-  b.one("memory_bound.loss_fraction", "fraction", "of HBM", 0.1, 1,
-        [](Calibration& c, int) { return &c.loss_fraction; });
-  b.one("memory_bound.adam_fraction", "fraction", "of HBM", 0.1, 1,
-        [](Calibration& c, int) { return &c.adam_fraction; });
+  b.each("memory_bound", kStreams, "start_us", "us", "start and drain of one kernel", 0.5, 60,
+         [](Calibration& c, int i) { return &c.stream[i].start_us; });
+  b.each("memory_bound", kStreams, "fraction", "fraction", "of HBM", 0.05, 1.1,
+         [](Calibration& c, int i) { return &c.stream[i].fraction; });
   b.one("memory_bound.kernel_floor_us", "us", "shortest kernel", 1, 12,
         [](Calibration& c, int) { return &c.kernel_floor_us; });
-  b.one("permute.bandwidth_fraction", "fraction", "of HBM", 0.1, 1,
-        [](Calibration& c, int) { return &c.permute_fraction; });
-  b.one("permute.unfused_factor", "ratio", "bytes moved unfused against fused", 1, 5,
+  b.each("permute", kMoves, "start_us", "us", "start and drain of one kernel", 0.5, 60,
+         [](Calibration& c, int i) { return &c.stream[kFirstMove + i].start_us; });
+  b.each("permute", kMoves, "fraction", "fraction", "of HBM", 0.05, 1.1,
+         [](Calibration& c, int i) { return &c.stream[kFirstMove + i].fraction; });
+  b.one("permute.permute.unfused_factor", "ratio", "bytes moved unfused against fused", 1, 20,
         [](Calibration& c, int) { return &c.unfused_permute_factor; });
-  b.one("quantize.bandwidth_fraction", "fraction", "of HBM", 0.05, 1,
-        [](Calibration& c, int) { return &c.quantize_fraction; });
+  b.one("permute.unpermute.unfused_factor", "ratio", "scatter-adds in fp32 against fused", 1, 20,
+        [](Calibration& c, int) { return &c.unfused_unpermute_factor; });
+  b.each("quantize", kRecipes, "start_us", "us", "start and drain of its kernels", 0.5, 60,
+         [](Calibration& c, int i) { return &c.stream[kFirstRecipe + i].start_us; });
+  b.each("quantize", kRecipes, "fraction", "fraction", "of HBM, both copies that training needs",
+         0.05, 1.2, [](Calibration& c, int i) { return &c.stream[kFirstRecipe + i].fraction; });
 }
 
 void link_rows(Builder& b) {
@@ -103,18 +124,24 @@ void link_rows(Builder& b) {
   b.each("collectives.nvlink", kCollectives, "bandwidth_fraction", "fraction",
          "of NVLink per direction", 0.1, 1.2,
          [](Calibration& c, int i) { return &c.nvlink[i].bandwidth_fraction; });
-  b.each("collectives.nvlink", kCollectives, "half_size_mib", "MiB",
-         "message with half the bandwidth", 0, 100,
-         [](Calibration& c, int i) { return &c.nvlink[i].half_size_mib; });
+  b.each("collectives.nvlink", kCollectives, "ramp_us", "us", "more per large message", 0, 200,
+         [](Calibration& c, int i) { return &c.nvlink[i].ramp_us; });
+  b.each("collectives.nvlink", kCollectives, "ramp_mib", "MiB", "message that pays half of ramp_us",
+         0.001, 100, [](Calibration& c, int i) { return &c.nvlink[i].ramp_mib; });
+  b.each("collectives.nvlink", kCollectives, "own_share", "ratio",
+         "a rank's own part of the buffer against a byte on the link", 0, 2,
+         [](Calibration& c, int i) { return &c.nvlink[i].own_share; });
   b.each("collectives.network", kCollectives, "latency_us", "us", "per operation", 1, 500,
          [](Calibration& c, int i) { return &c.network[i].latency_us; });
   b.each("collectives.network", kCollectives, "latency_us_per_rank", "us", "more per rank", 0, 20,
          [](Calibration& c, int i) { return &c.network[i].latency_us_per_rank; });
   b.each("collectives.network", kCollectives, "bandwidth_fraction", "fraction", "of the NIC line",
          0.05, 1, [](Calibration& c, int i) { return &c.network[i].bandwidth_fraction; });
-  b.each("collectives.network", kCollectives, "half_size_mib", "MiB",
-         "message with half the bandwidth", 0, 100,
-         [](Calibration& c, int i) { return &c.network[i].half_size_mib; });
+  b.each("collectives.network", kCollectives, "ramp_us", "us", "more per large message", 0, 200,
+         [](Calibration& c, int i) { return &c.network[i].ramp_us; });
+  b.each("collectives.network", kCollectives, "ramp_mib", "MiB",
+         "message that pays half of ramp_us", 0.001, 100,
+         [](Calibration& c, int i) { return &c.network[i].ramp_mib; });
   b.each("dispatch", kBackends, "latency_us", "us", "per dispatch or combine call", 1, 500,
          [](Calibration& c, int i) { return &c.dispatch[i].latency_us; });
   b.each("dispatch", kBackends, "nvlink_fraction", "fraction", "of NVLink per direction", 0.1, 1,
@@ -124,6 +151,9 @@ void link_rows(Builder& b) {
   b.each("dispatch", kBackends, "gb_per_s_per_sm", "GB/s",
          "one SM of the dispatch kernel; 0 = not limited", 0, 200,
          [](Calibration& c, int i) { return &c.dispatch[i].gb_per_s_per_sm; });
+  b.each("dispatch", kBackends, "combine_gb_per_s_per_sm", "GB/s",
+         "one SM of the combine kernel; 0 = not limited", 0, 200,
+         [](Calibration& c, int i) { return &c.dispatch[i].combine_gb_per_s_per_sm; });
 }
 
 void host_rows(Builder& b) {
@@ -150,8 +180,10 @@ void host_rows(Builder& b) {
         [](Calibration& c, int) { return &c.sync_us; });
   b.one("launch.step_fixed_ms", "ms", "once per step, exposed", 0, 500,
         [](Calibration& c, int) { return &c.step_fixed_ms; });
-  b.one("offload.link_fraction", "fraction", "of the measured host link", 0.1, 1,
+  b.one("offload.link_fraction", "fraction", "of the measured host link", 0.1, 1.3,
         [](Calibration& c, int) { return &c.host_link_fraction; });
+  b.one("offload.latency_us", "us", "one copy to or from the host", 0, 100,
+        [](Calibration& c, int) { return &c.host_link_latency_us; });
   b.one("offload.host_adam_gb_per_s", "GB/s", "CPU optimizer, state bytes per GPU", 0.5, 500,
         [](Calibration& c, int) { return &c.host_adam_gb_per_s; });
 }

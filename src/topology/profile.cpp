@@ -1,8 +1,9 @@
+#include "topology/profile.hpp"
+
 #include <algorithm>
 #include <filesystem>
 
 #include "core/document.hpp"
-#include "moecast/calibration.hpp"
 
 namespace moecast {
 namespace {
@@ -97,8 +98,8 @@ void load_into(const fs::path& path, int depth, Profile& profile, Diagnostics& p
   }
   std::vector<std::pair<std::string, Leaf>> leaves;
   for (const auto& entry : doc.root.entries) {
-    static constexpr const char* kHeader[] = {"schema", "extends", "system",
-                                              "device", "notes",   "fitted_rows"};
+    static constexpr const char* kHeader[] = {"schema", "extends",     "system", "device",
+                                              "notes",  "fitted_rows", "curves"};
     if (std::find(std::begin(kHeader), std::end(kHeader), entry.key) != std::end(kHeader)) continue;
     if (!entry.value.is_map()) {
       problems.push_back(doc.problem(entry.mark, entry.key, "a section is a map of parameters"));
@@ -125,6 +126,24 @@ Result<Profile> load_profile(const std::string& name_or_path) {
   }
   if (!problems.empty()) return problems;
   return profile;
+}
+
+std::string shipped_profile(const std::string& name) {
+  std::error_code ignored;
+  const fs::path path = data_dir() / "hwdb" / "profiles" / (name + ".yaml");
+  return !name.empty() && fs::exists(path, ignored) ? path.string() : "";
+}
+
+Result<Profile> profile_for(const std::string& place, const System& system) {
+  if (!shipped_profile(place).empty()) return load_profile(place);
+  if (fs::path(place).has_extension()) {
+    const auto document = read_document(place);
+    const Node* schema = document ? document.value().root.find("schema") : nullptr;
+    if (schema != nullptr && schema->scalar.starts_with("moecast/profile"))
+      return load_profile(place);
+  }
+  if (!shipped_profile(system.name).empty()) return load_profile(system.name);
+  return load_profile(system.gpu.compute_capability < 10 ? "hopper" : "blackwell");
 }
 
 }  // namespace moecast

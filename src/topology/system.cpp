@@ -8,6 +8,7 @@
 #include <system_error>
 
 #include "core/document.hpp"
+#include "topology/profile.hpp"
 #include "topology/sourced_values.hpp"
 
 namespace moecast {
@@ -92,12 +93,14 @@ bool is_profile(const Document& doc) {
   return schema != nullptr && schema->as_string().value_or("").starts_with("moecast/profile@");
 }
 
-/// The file of a shipped name; else the path itself, taken from `folder` when it is there.
+/// The file of a shipped system or profile; else the path itself, taken from `folder` when it is
+/// there.
 std::string locate(const std::string& name_or_path, const fs::path& folder) {
   const std::vector<std::string> names = shipped_systems();
   if (std::find(names.begin(), names.end(), name_or_path) != names.end()) {
     return (systems_dir() / (name_or_path + ".yaml")).string();
   }
+  if (const std::string profile = shipped_profile(name_or_path); !profile.empty()) return profile;
   std::error_code ignored;
   const fs::path beside = folder / name_or_path;
   return fs::exists(beside, ignored) ? beside.string() : name_or_path;

@@ -16,8 +16,8 @@ constexpr double kRounding = 1 + 1e-12;
 bool higher_is_better(const std::string& path) {
   const auto has = [&](const char* word) { return path.find(word) != std::string::npos; };
   if (has("wave_quantization")) return false;
-  return has("fraction") || has("efficiency") || has("wgrad_ratio") || has("speedup") ||
-         has("tflops") || has("gb_per_s");
+  return has("fraction") || has("efficiency") || has("grad_ratio") || has("speedup") ||
+         has("tflops") || has("gb_per_s") || has("ramp_mib");
 }
 
 std::uint16_t bit(RecomputeModule m) {

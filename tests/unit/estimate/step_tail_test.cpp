@@ -79,7 +79,7 @@ TEST_CASE("halved gradients halve the reduction's bytes") {
   for (LinkParameters* link :
        {p.profile.calibration.nvlink.data(), p.profile.calibration.network.data()}) {
     for (int i = 0; i < static_cast<int>(Collective::count); ++i) {
-      link[i].latency_us = link[i].latency_us_per_rank = link[i].half_size_mib = 0;
+      link[i].latency_us = link[i].latency_us_per_rank = link[i].ramp_us = 0;
     }
   }
   Layout l = mesh(1, 8);

@@ -24,7 +24,7 @@ Problem ideal(const std::string& model) {
   s.gpu.hbm_bandwidth = BytesPerSecond(1e30);
   p.cluster = must(Cluster::build(s, 64));
   Calibration& c = p.profile.calibration;
-  c.gemm[0] = {0, 1, 0, 0, 1};
+  c.gemm[0] = {.launch_us = 0, .efficiency = 1, .k_half = 0, .bandwidth_fraction = 1};
   c.grouped[0] = {1, 1, 0, 0, 1};
   c.fp32_gemm_tflops = kPeak / 1e12;
   c.kernel_floor_us = 0;
