@@ -27,8 +27,8 @@ constexpr int kFewTokens[] = {128, 256, 512};
 
 }  // namespace
 
-std::vector<GemmShape> gemm_shapes(bool is_quick) {
-  std::vector<GemmShape> shapes;
+std::vector<DenseShape> gemm_shapes(bool is_quick) {
+  std::vector<DenseShape> shapes;
   for (const Weight& w : kWeights) {
     if (is_quick && !w.is_core) continue;
     for (const int m : kTokens) {

@@ -6,7 +6,7 @@
 
 namespace moecast {
 
-struct GemmShape {
+struct DenseShape {
   int m, n, k;
   bool is_core;  ///< also measured at burst clocks, and in FP8
 };
@@ -24,7 +24,7 @@ struct RoutedShape {
   int tokens, hidden, topk, experts;
 };
 
-std::vector<GemmShape> gemm_shapes(bool is_quick);
+std::vector<DenseShape> gemm_shapes(bool is_quick);
 std::vector<GroupedShape> grouped_shapes(bool is_quick);
 std::vector<AttentionGrid> attention_shapes(bool is_quick);
 std::vector<MatrixShape> memory_shapes(bool is_quick);

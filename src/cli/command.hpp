@@ -30,6 +30,8 @@ Command add_check(CLI::App& root);
 Command add_import(CLI::App& root);
 Command add_export(CLI::App& root);
 Command add_validate(CLI::App& root);
+Command add_kernel(CLI::App& root);
+Command add_calibrate(CLI::App& root);
 Command add_list(CLI::App& root);
 
 /// --json and -o.

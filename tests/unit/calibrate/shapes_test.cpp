@@ -38,7 +38,7 @@ TEST_CASE("a quick calibration measures a part of the full one, and both reach t
 
 TEST_CASE("no shape is measured twice") {
   std::set<std::vector<int>> gemms, grouped, attention;
-  for (const GemmShape& s : gemm_shapes(false)) CHECK(gemms.insert({s.m, s.n, s.k}).second);
+  for (const DenseShape& s : gemm_shapes(false)) CHECK(gemms.insert({s.m, s.n, s.k}).second);
   for (const GroupedShape& s : grouped_shapes(false))
     CHECK(grouped.insert({s.experts, s.tokens_per_expert, s.n, s.k, s.is_skewed}).second);
   for (const AttentionGrid& s : attention_shapes(false))
