@@ -70,6 +70,9 @@ void check_together(const std::string& cls, KernelShape& s, Diagnostics& problem
   }
   if ((cls == "quantize" || cls == "cast") && s.precision == Precision::bf16)
     problems.push_back(problem("precision", "bf16 is not quantised", "such as fp8_tensorwise"));
+  const bool math = cls == "gemm" || cls == "grouped_gemm" || cls == "attention";
+  if (s.element_bytes == 4 && (math || cls == "quantize" || cls == "cast"))
+    problems.push_back(problem("precision", "fp32 is not a precision of " + cls, "such as bf16"));
   if ((cls == "dispatch" || cls == "combine") && s.topk > s.experts)
     problems.push_back(problem("topk", "is above the number of experts"));
   if (cls == "grouped_gemm" && s.experts > s.tokens)

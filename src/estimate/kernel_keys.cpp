@@ -21,11 +21,14 @@ Choices passes() { return {"forward", "dgrad", "wgrad", "backward"}; }
 Choices launches() { return {"multi_stream", "single"}; }
 Choices precisions() {
   Choices words = enum_choices<Precision>();
-  words.emplace_back("fp8");  // the pipe's name: per-tensor scaling
+  words.emplace_back("fp8");   // the pipe's name: per-tensor scaling
+  words.emplace_back("fp32");  // what Adam and the router compute in; no GEMM pipe
   return words;
 }
 
 bool set_precision(KernelShape& s, const std::string& word) {
+  s.element_bytes = word == "fp32" ? 4 : 2;
+  if (word == "fp32") return true;
   const auto read = enum_from_text<Precision>(word == "fp8" ? "fp8_tensorwise" : word);
   if (!read) return false;
   s.precision = *read;

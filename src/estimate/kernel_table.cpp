@@ -55,11 +55,14 @@ KernelWork link_work(const System& system, const KernelShape& s, double bytes, d
   return {0, 0, bytes, system.nic_per_gpu.value * nics, "NIC"};
 }
 
-template <int kBytes>
-double of_element(const KernelShape& s) {
-  return kBytes * s.rows * s.cols;
+/// Elements read and written per row and column.
+template <int kElements>
+double moving(const KernelShape& s) {
+  return kElements * s.element_bytes * s.rows * s.cols;
 }
-double permute_bytes(const KernelShape& s) { return 2 * s.rows * s.cols * (1 + s.topk); }
+double adam_bytes(const KernelShape& s) { return 30 * s.rows * s.cols; }
+double cast_bytes(const KernelShape& s) { return 3 * s.rows * s.cols; }
+double permute_bytes(const KernelShape& s) { return moving<1>(s) * (1 + s.topk); }
 double sort_bytes(const KernelShape& s) { return 12 * s.rows * s.topk; }  // read, count, place
 /// fp32 logits read, dense probabilities and byte map written.
 double router_bytes(const KernelShape& s) { return (4 + 4 + 1) * s.rows * s.cols; }
@@ -216,25 +219,24 @@ void add_streams(std::vector<KernelClass>& table) {
   constexpr const char* kActivation = "memory_bound.activation.fraction";
   add("sort", "precision topk experts", sort_bytes, Stream::elementwise, kElementwise,
       "rows tokens, topk experts each");
-  add("copy", "precision", of_element<4>, Stream::elementwise, kElementwise,
-      "BF16 read and written");
-  add("residual", "precision", of_element<6>, Stream::elementwise, kElementwise,
+  add("copy", "precision", moving<2>, Stream::elementwise, kElementwise, "BF16 read and written");
+  add("residual", "precision", moving<3>, Stream::elementwise, kElementwise,
       "two read, one written");
-  add("rope", "precision", of_element<4>, Stream::rope, "memory_bound.rope.fraction",
+  add("rope", "precision", moving<2>, Stream::rope, "memory_bound.rope.fraction",
       "read and written");
-  add("swiglu", "precision", of_element<6>, Stream::activation, kActivation,
+  add("swiglu", "precision", moving<3>, Stream::activation, kActivation,
       "cols outputs from 2 cols inputs");
-  add("swiglu_backward", "precision", of_element<10>, Stream::activation, kActivation,
+  add("swiglu_backward", "precision", moving<5>, Stream::activation, kActivation,
       "reads 3, writes 2 per output");
-  add("rms_norm", "precision", of_element<4>, Stream::norm, "memory_bound.norm.fraction",
+  add("rms_norm", "precision", moving<2>, Stream::norm, "memory_bound.norm.fraction",
       "read and written");
-  add("rms_norm_backward", "precision", of_element<6>, Stream::norm_backward,
+  add("rms_norm_backward", "precision", moving<3>, Stream::norm_backward,
       "memory_bound.norm_backward.fraction", "two read, one written");
   add("router", "precision topk experts", router_bytes, Stream::elementwise, kElementwise,
       "softmax and top-k of rows tokens over cols experts");
-  add("cross_entropy", "precision", of_element<6>, Stream::loss, "memory_bound.loss.fraction",
+  add("cross_entropy", "precision", moving<3>, Stream::loss, "memory_bound.loss.fraction",
       "rows tokens, cols words; loss and gradient");
-  add("adam", "precision", of_element<30>, Stream::adam, "memory_bound.adam.fraction",
+  add("adam", "precision", adam_bytes, Stream::adam, "memory_bound.adam.fraction",
       "rows x cols parameters, fp32 gradient, master and moments, BF16 weight");
 }
 
@@ -248,7 +250,7 @@ std::vector<KernelClass> build() {
   table.insert(table.end(),
                {permuting("permute", &P::permute), permuting("unpermute", &P::unpermute)});
   add_streams(table);
-  table.push_back(quantizing("cast", of_element<3>, "BF16 to FP8, one copy"));
+  table.push_back(quantizing("cast", cast_bytes, "BF16 to FP8, one copy"));
   table.push_back(quantizing("quantize", quantized_bytes, "both copies that training needs"));
   return table;
 }
