@@ -66,7 +66,8 @@ class Bench {
   Gpu& gpu;
   Recorder& recorder;
   const bool is_quick;
-  bool is_planning = false;  ///< only counts
+  bool is_planning = false;   ///< only counts
+  bool is_repeating = false;  ///< measures what is known, too: all processes must do the same
   Effort effort;
 
  private:

@@ -68,7 +68,7 @@ const std::vector<Row>& table() {
 /// What GPU 0 must hold, from what all GPUs sent; only when all ranks are in this process.
 double error_of(const World& world, const std::string& name, const CollectiveBuffers& buffers,
                 std::size_t count) {
-  if (static_cast<std::size_t>(world.ranks) != world.gpus.size()) return 0;
+  if (world.spans_processes()) return 0;
   const std::size_t n = world.gpus.size(), share = count / n;
   std::vector<Numbers> sent;
   for (std::size_t i = 0; i < n; ++i) {

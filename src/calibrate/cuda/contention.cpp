@@ -156,7 +156,7 @@ void measure_local_contention(Bench& bench) {
 }
 
 void measure_contention(Bench& bench, World& world) {
-  if (static_cast<std::size_t>(world.ranks) != world.gpus.size()) return;
+  if (world.spans_processes()) return;
   const RoutedShape shape{4096, 7168, 8, 256};
   for (const GemmProblem& p : problems(bench.is_quick)) {
     for (const int sms : {8, 16, 24, 32}) {

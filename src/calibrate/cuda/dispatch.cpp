@@ -210,8 +210,7 @@ void enqueue_combine(const World& world, const P2pExchange& e, int sms, const St
 }
 
 void measure_dispatch(Bench& bench, World& world) {
-  const bool is_one_process = static_cast<std::size_t>(world.ranks) == world.gpus.size();
-  if (!is_one_process || world.gpus.size() > kMaxP2pRanks) return;
+  if (world.spans_processes() || world.gpus.size() > kMaxP2pRanks) return;
   if (world.has_peer_access) {
     for (const bool both : {false, true}) {
       for (const std::uint64_t bytes :

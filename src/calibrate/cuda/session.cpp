@@ -222,6 +222,7 @@ class Session {
     guarded(section.name, [&] {
       gpus_[0]->make_current();
       Bench bench = bench_of(*gpus_[0]);
+      bench.is_repeating = world_.spans_processes();
       section.together(bench, world_);
     });
   }

@@ -18,6 +18,23 @@ void sync_all(const World& world) {
   }
 }
 
+double agree(const World& world, double value) {
+  if (!world.spans_processes()) return value;
+  check(ncclGroupStart());
+  for (std::size_t i = 0; i < world.gpus.size(); ++i) {
+    Gpu& gpu = *world.gpus[i];
+    gpu.make_current();
+    check(
+        cudaMemcpyAsync(gpu.error_sums, &value, sizeof(value), cudaMemcpyHostToDevice, gpu.stream));
+    check(ncclAllReduce(gpu.error_sums, gpu.error_sums, 1, ncclDouble, ncclMax, world.comms[i],
+                        gpu.stream));
+  }
+  check(ncclGroupEnd());
+  sync_all(world);
+  check(cudaMemcpy(&value, world.gpus[0]->error_sums, sizeof(value), cudaMemcpyDeviceToHost));
+  return value;
+}
+
 JointReplay::JointReplay(World& world, const JointWork& work, int launches, StreamOf stream)
     : world_(world), stream_(std::move(stream)), launches_(launches) {
   for (Gpu* gpu : world.gpus) {
@@ -112,7 +129,7 @@ double estimate_seconds(World& world, const JointWork& work) {
   for (int i = 0; i < kCalls; ++i) work.launch(main_stream);
   events.record(1);
   sync_all(world);
-  return std::max(events.us_between(0, 1) / kCalls * 1e-6, 2e-6);
+  return agree(world, std::max(events.us_between(0, 1) / kCalls * 1e-6, 2e-6));
 }
 
 Timing time_together(World& world, const JointWork& work, const Effort& effort) {
@@ -137,6 +154,8 @@ Timing time_together(World& world, const JointWork& work, const Effort& effort) 
   std::vector<double> us;
   for (int i = 1; i <= groups; ++i) us.push_back(events.us_between(i - 1, i) / replay.launches());
   Timing t = summarize(std::move(us));
+  t.median_us = agree(world, t.median_us);
+  t.spread_pct = agree(world, t.spread_pct);
   t.sm_clock_mhz = clock;
   t.power_w = power;
   return t;

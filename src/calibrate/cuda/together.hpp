@@ -56,6 +56,9 @@ class JointEvents {
 };
 
 void sync_all(const World& world);
+/// The largest of what the processes pass: whatever decides how often a collective is called must
+/// be the same everywhere.
+double agree(const World& world, double value);
 double estimate_seconds(World& world, const JointWork& work);
 Timing time_together(World& world, const JointWork& work, const Effort& effort);
 /// Prepares and records a kernel of all GPUs.

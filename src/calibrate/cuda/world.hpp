@@ -12,7 +12,9 @@ struct World {
   std::vector<ncclComm_t> comms;  ///< one per GPU of this process
   int first_rank = 0, ranks = 1;  ///< NCCL ranks, this process' first one
   bool has_peer_access = false;   ///< all GPUs of this process to each other
-  [[nodiscard]] bool is_leader() const { return first_rank == 0; }
+  [[nodiscard]] bool spans_processes() const {
+    return static_cast<std::size_t>(ranks) != gpus.size();
+  }
 };
 
 }  // namespace moecast::cuda
