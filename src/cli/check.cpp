@@ -68,6 +68,17 @@ int deliver_checked(const CheckArgs& args, const Checked& checked) {
                  [&](const Style& style) { return check_text(args.input, checked, style); });
 }
 
+/// Overrides do not describe the model that a recipe brings: nothing can be said about it.
+void leave_out_model(const std::string& file, Checked& checked) {
+  std::erase_if(checked.findings, [](const Finding& f) {
+    return std::find(f.keys.begin(), f.keys.end(), "model") != f.keys.end();
+  });
+  std::fprintf(stderr,
+               "warning: %s: the model is not described: rules that read it are not checked; "
+               "moecast import FILE --model NAME gives a run to check\n",
+               file.c_str());
+}
+
 int check_megatron(const CheckArgs& args) {
   if (!args.sets.empty())
     return fail({usage(args.sets.front(), "changes run files only", "import the input first")},
@@ -86,7 +97,10 @@ int check_megatron(const CheckArgs& args) {
                    args.input.c_str(), config.world_size);
   }
   Surroundings at = surroundings_of(config, flavour);
-  return deliver_checked(args, checked_of(Checkable(std::move(config), std::move(at))));
+  const bool has_model = config.num_layers > 0;
+  Checked checked = checked_of(Checkable(std::move(config), std::move(at)));
+  if (!has_model) leave_out_model(args.input, checked);
+  return deliver_checked(args, checked);
 }
 
 /// A run file, or something that its reader explains best.

@@ -70,7 +70,8 @@ Diagnostics set_split(const Run& run, const ModelSpec& m, Flavour flavour, Megat
 
 /// Features that have an option. The precision's recipe decides about gathering unless the run
 /// does.
-void set_features(const Software& software, const Software& asked, MegatronConfig& c) {
+void set_features(const Software& software, const Software& asked, Flavour flavour,
+                  MegatronConfig& c) {
   for (const FeatureField& f : feature_fields()) {
     const auto& features = f.feature == "fp8_param_gather" ? asked.features : software.features;
     const auto found = features.find(std::string(f.feature));
@@ -84,6 +85,8 @@ void set_features(const Software& software, const Software& asked, MegatronConfi
   if (!c.fp8_param_gather) c.reuse_grad_buf_for_mxfp8_param_ag = false;
   if (!c.fp8_format) c.fp8_param_gather = c.fp8_output_proj = false;
   if (c.cross_entropy_fusion_impl == "te"_w) c.cross_entropy_loss_fusion = true;
+  // Megatron-LM refuses Transformer Engine's (arguments.py); its own fusion is the nearest
+  if (flavour == Flavour::megatron_lm) c.cross_entropy_fusion_impl = "native"_w;
 }
 
 /// An option, though the run file keeps it with the environment.
@@ -121,7 +124,7 @@ Result<MegatronConfig> config_of_run(const Run& run, const ModelSpec& model,
   c.gpu = gpu_of_system(run.system);
   Diagnostics problems = set_split(run, model, flavour, c);
   if (!problems.empty()) return problems;
-  set_features(software, run.software, c);
+  set_features(software, run.software, flavour, c);
   set_stash_capacity(c);
   for (const Mixer& mixer : model.mixers)
     if (mixer.sinks) c.softmax_type = "learnable"_w;
