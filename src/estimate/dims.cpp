@@ -20,6 +20,19 @@ ShardKey shard_key(const Layout& l) {
           l.grad_dtype};
 }
 
+std::uint16_t selective_modules(const Layout& l) {
+  return l.recompute_granularity == RecomputeGranularity::selective ? l.recompute_modules.bits
+                                                                    : std::uint16_t{0};
+}
+
+std::uint8_t captured_modules(const Layout& l) {
+  const bool layered = l.cuda_graph_impl == CudaGraphImpl::transformer_engine ||
+                       l.cuda_graph_impl == CudaGraphImpl::local;
+  if (!layered) return 0;
+  return l.cuda_graph_scope.empty() ? std::uint8_t{0xff}
+                                    : static_cast<std::uint8_t>(l.cuda_graph_scope.bits);
+}
+
 namespace {
 
 /// Rows of the busiest EP rank over the mean, from a histogram of tokens per expert (experts in

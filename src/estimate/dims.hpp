@@ -18,6 +18,12 @@ struct ShardKey {
 };
 ShardKey shard_key(const Layout& l);
 
+/// Mask of RecomputeModule that selective recomputation repeats; 0 without it.
+std::uint16_t selective_modules(const Layout& l);
+/// Mask of GraphModule that per-layer graphs capture; graphs that name no module capture whole
+/// layers (0xff).
+std::uint8_t captured_modules(const Layout& l);
+
 /// Sizes on one rank. N tokens of a CP rank, n tokens after sequence parallelism (memory.md
 /// notation).
 struct Dims {

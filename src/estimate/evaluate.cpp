@@ -97,11 +97,6 @@ Outcome Evaluator::evaluate(const Layout& l, Depth depth, Estimate* detail, bool
 
 namespace {
 
-std::uint16_t selective_set(const Layout& l) {
-  return l.recompute_granularity == RecomputeGranularity::selective ? l.recompute_modules.bits
-                                                                    : std::uint16_t{0};
-}
-
 struct Sums {
   double forward = 0, backward = 0;
 };
@@ -120,7 +115,7 @@ Sums least(const OpSums& f, const OpSums& b, const OpSums& again, const Layout& 
 }  // namespace
 
 double Evaluator::bound(const Layout& l, const ShardTables& s, const MeshTables& m) const {
-  const std::uint16_t recompute = selective_set(l);
+  const std::uint16_t recompute = selective_modules(l);
   const bool full = l.recompute_granularity == RecomputeGranularity::full &&
                     l.recompute_method != RecomputeMethod::block;
   const OpSums none;

@@ -12,14 +12,9 @@ namespace {
 
 IssueFlags issue_flags(const Problem& p, const Layout& l) {
   IssueFlags f;
-  if (l.recompute_granularity == RecomputeGranularity::selective)
-    f.recompute = l.recompute_modules.bits;
+  f.recompute = selective_modules(l);
   f.full_graph = l.cuda_graph_impl == CudaGraphImpl::full_iteration;
-  if (l.cuda_graph_impl == CudaGraphImpl::transformer_engine ||
-      l.cuda_graph_impl == CudaGraphImpl::local) {
-    f.graph = l.cuda_graph_scope.empty() ? std::uint8_t{0xff}
-                                         : static_cast<std::uint8_t>(l.cuda_graph_scope.bits);
-  }
+  f.graph = captured_modules(l);
   f.overlap = l.overlap_moe_expert_parallel_comm;
   f.delay_wgrad = l.delay_wgrad_compute;
   f.shared_overlap = l.moe_shared_expert_overlap;
@@ -32,8 +27,7 @@ IssueFlags issue_flags(const Problem& p, const Layout& l) {
 double offload_exposed(const Problem& p, const Layout& l, const ShardTables& s,
                        const StageCounts& stage, double window) {
   if (l.offload_modules.empty() && l.cpu_offloading_num_layers == 0) return 0;
-  const std::uint16_t recompute =
-      l.recompute_granularity == RecomputeGranularity::selective ? l.recompute_modules.bits : 0;
+  const std::uint16_t recompute = selective_modules(l);
   double moved = 0;
   for (std::size_t i = 0; i < stage.order.size(); ++i) {
     const ClassUnder& u = s.classes[static_cast<std::size_t>(stage.order[i])].under(

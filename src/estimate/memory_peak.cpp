@@ -15,16 +15,6 @@ void consider(Moment& best, const Moment& other) {
   if (other.bytes() > best.bytes()) best = other;
 }
 
-/// Modules whose saved tensors live in private pools of captured graphs. Per-layer graphs that name
-/// no module capture whole layers.
-std::uint8_t captured_modules(const Layout& l) {
-  const bool layered = l.cuda_graph_impl == CudaGraphImpl::transformer_engine ||
-                       l.cuda_graph_impl == CudaGraphImpl::local;
-  if (!layered) return 0;
-  return l.cuda_graph_scope.empty() ? std::uint8_t{0xff}
-                                    : static_cast<std::uint8_t>(l.cuda_graph_scope.bits);
-}
-
 }  // namespace
 
 double reserved_bytes(const Problem& p, const Layout& l, double allocated) {
@@ -39,9 +29,7 @@ LayoutMemory::LayoutMemory(const Problem& p, const Layout& l, const ShardTables&
       mesh_(mesh),
       full_(l.recompute_granularity == RecomputeGranularity::full),
       layered_(full_ || l.cpu_offloading_num_layers > 0),
-      recompute_(l.recompute_granularity == RecomputeGranularity::selective
-                     ? l.recompute_modules.bits
-                     : std::uint16_t{0}),
+      recompute_(selective_modules(l)),
       graph_(captured_modules(l)),
       dispatcher_(dispatcher_terms(p, l, shard.dims).total()) {
   for (std::size_t i = 0; i < shard.classes.size(); ++i) {
@@ -89,18 +77,18 @@ double LayoutMemory::between_steps(const StageCounts& stage) const {
   return sum;
 }
 bool LayoutMemory::leaves_graph(std::size_t index) const {
-  if (!full_) return (recompute_ & mask(RecomputeModule::moe)) != 0;
-  return l_.recompute_method != RecomputeMethod::block ||
-         static_cast<int>(index) < l_.recompute_num_layers;
+  return full_ ? recomputed_whole(index) : (recompute_ & mask(RecomputeModule::moe)) != 0;
+}
+bool LayoutMemory::recomputed_whole(std::size_t index) const {
+  return full_ && (l_.recompute_method != RecomputeMethod::block ||
+                   static_cast<int>(index) < l_.recompute_num_layers);
 }
 
 /// Layer `index` of a chunk: uniform recomputes all, block the first recompute_num_layers of each
 /// chunk.
 LayerBytes LayoutMemory::layer(const StageCounts& stage, std::size_t index) const {
   const auto cls = static_cast<std::size_t>(stage.order[index]);
-  const bool again = full_ && (l_.recompute_method != RecomputeMethod::block ||
-                               static_cast<int>(index) < l_.recompute_num_layers);
-  LayerBytes b = again ? recomputed_[cls] : selective_[cls];
+  LayerBytes b = recomputed_whole(index) ? recomputed_[cls] : selective_[cls];
   if (static_cast<int>(index) < l_.cpu_offloading_num_layers) {
     b.offloaded += b.stored;
     b.stored = 0;
@@ -245,7 +233,7 @@ RankPeak LayoutMemory::rank_peak(int rank, MemoryItem* detail) const {
       at_peak = &alive;
     }
     host = std::max(host, moved);
-    pinned = std::max(pinned, capture);
+    pinned = std::max(pinned, std::min(capture, sum));  // full recomputation keeps less
     peak.cuda_graph = std::max(peak.cuda_graph, graph);
   }
   peak.host += host;

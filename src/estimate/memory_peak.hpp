@@ -46,6 +46,7 @@ class LayoutMemory {
                double kept, RankPeak& peak) const;
   [[nodiscard]] double rebuilt_selectively(const LayerMemory& m) const;
   [[nodiscard]] double between_steps(const StageCounts& stage) const;
+  [[nodiscard]] bool recomputed_whole(std::size_t index) const;
   [[nodiscard]] bool leaves_graph(std::size_t index) const;
   [[nodiscard]] double captured(const StageCounts& stage) const;
   [[nodiscard]] double graph_buffers(const StageCounts& stage) const;

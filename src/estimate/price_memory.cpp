@@ -68,7 +68,9 @@ Seconds Prices::attention(const AttentionShape& a, bool backward) const {
       gpu.bf16.value * (backward ? e.backward_efficiency : e.forward_efficiency) * speed;
   const double io =
       2 * a.batch * a.seq_q * (a.heads + a.kv_heads) * (a.qk_dim + a.v_dim) * (backward ? 2.5 : 1);
-  const double bytes_time = io / (gpu.hbm_bandwidth.value * calibration->stream[0].fraction);
+  const double bytes_time =
+      io / (gpu.hbm_bandwidth.value *
+            calibration->stream[static_cast<std::size_t>(Stream::elementwise)].fraction);
   return seconds(calibration->attention_launch_us * 1e-6 * (backward ? 2 : 1) +
                  std::max(flops / rate, bytes_time));
 }

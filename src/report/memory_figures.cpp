@@ -6,6 +6,7 @@
 #include <regex>
 
 #include "report/rows.hpp"
+#include "report/validation_summary.hpp"
 
 namespace moecast {
 namespace {
@@ -47,12 +48,10 @@ double largest(const Estimate& e, int pp_rank, Value value) {
   return most;
 }
 
-double change_pct(double predicted, double measured) { return 100 * (predicted / measured - 1); }
-
 struct Score {
   std::vector<double> errors;
   void add(const std::optional<ValidatedRow::Figure>& f) {
-    if (f) errors.push_back(std::abs(change_pct(f->predicted, f->measured)));
+    if (f) errors.push_back(std::abs(error_pct(f->predicted, f->measured)));
   }
   [[nodiscard]] Json json() const {
     double sum = 0, worst = 0;

@@ -15,7 +15,6 @@ using Json = nlohmann::ordered_json;
 
 constexpr double kErrorWithoutForecast = 100.0;
 
-double error_pct(double predicted, double measured) { return 100.0 * (predicted / measured - 1.0); }
 Json json(const std::optional<double>& value) { return value ? Json(*value) : Json(nullptr); }
 
 std::optional<double> mean(const std::vector<double>& values) {
@@ -105,6 +104,8 @@ std::vector<double> ranks(const std::vector<double>& values) {
 }
 
 }  // namespace
+
+double error_pct(double predicted, double measured) { return 100.0 * (predicted / measured - 1.0); }
 
 std::optional<double> nearest_rank(std::vector<double> values, double percent) {
   if (values.empty()) return std::nullopt;

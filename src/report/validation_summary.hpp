@@ -9,6 +9,9 @@
 
 namespace moecast {
 
+/// 100 (predicted / measured - 1).
+double error_pct(double predicted, double measured);
+
 /// Fills the predicted and measured figures and their errors.
 void compare(const MeasuredRow& row, const Estimate& estimate, ValidatedRow& out);
 
