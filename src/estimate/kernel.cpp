@@ -112,6 +112,7 @@ Result<KernelCall> KernelCall::make(const std::string& cls, const KernelKeys& ke
   Diagnostics problems;
   auto impl = std::make_shared<Impl>();
   impl->cls = found;
+  impl->shape.hopper = system.gpu.compute_capability < 10;
   if (cls == "quantize" || cls == "cast") impl->shape.precision = Precision::fp8_tensorwise;
   for (const auto& [name, value] : keys) {
     if (contains(known, name)) {

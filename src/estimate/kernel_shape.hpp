@@ -17,6 +17,7 @@ struct KernelShape {
   double rows = 0, cols = 0, bytes = 0, ranks = 2, sms = 0, fused = 1;
   Pipe pipe = Pipe::bf16;
   Precision precision = Precision::bf16;
+  bool hopper = true;        ///< FP8 operands need a transposed copy
   double element_bytes = 2;  ///< of what streams: 4 with precision=fp32
   Pass pass = Pass::forward;
   bool backward = false;

@@ -5,13 +5,11 @@
 #include "estimate/dims.hpp"
 #include "estimate/kernel_shape.hpp"
 #include "layout/enum_names.hpp"
+#include "topology/parameter_names.hpp"
 
 namespace moecast {
 namespace {
 
-constexpr const char* kCollectiveNames[] = {"all_reduce", "all_gather", "reduce_scatter",
-                                            "alltoall", "send_recv"};
-constexpr const char* kPipeNames[] = {"bf16", "fp8", "fp8_blockwise", "mxfp8", "nvfp4"};
 constexpr double kAccumulateBytes = 8;  // wgrad reads and writes fp32
 
 std::string of_pipe(const char* section, const KernelShape& s, const char* field) {
@@ -67,7 +65,7 @@ double sort_bytes(const KernelShape& s) { return 12 * s.rows * s.topk; }  // rea
 /// fp32 logits read, dense probabilities and byte map written.
 double router_bytes(const KernelShape& s) { return (4 + 4 + 1) * s.rows * s.cols; }
 double quantized_bytes(const KernelShape& s) {
-  return s.rows * s.cols * quantize_bytes(s.precision, true);
+  return s.rows * s.cols * quantize_bytes(s.precision, s.hopper);
 }
 
 DispatchShape dispatch_shape(const KernelShape& s, bool combine) {

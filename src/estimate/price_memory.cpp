@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "estimate/prices.hpp"
+#include "topology/parameter_names.hpp"
 
 namespace moecast {
 namespace {
@@ -24,8 +25,7 @@ HeadClass head_class(double qk_dim) {
 }  // namespace
 
 const char* head_class_name(double qk_dim) {
-  static constexpr const char* kNames[] = {"d64", "d128", "d192", "d256"};
-  return kNames[static_cast<std::size_t>(head_class(qk_dim))];
+  return kHeadNames[static_cast<std::size_t>(head_class(qk_dim))];
 }
 
 Seconds Prices::stream(Stream cls, double bytes) const {

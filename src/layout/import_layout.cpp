@@ -4,13 +4,11 @@
 
 #include "layout/import_parts.hpp"
 #include "layout/pipeline_plan.hpp"
+#include "layout/routing_value.hpp"
 #include "layout/uneven_split.hpp"
 
 namespace moecast {
 namespace {
-
-/// Rows of the fullest expert-parallel rank over the mean where a router is left to itself.
-constexpr double kNaturalImbalance = 1.2;
 
 class LayoutPart : ImportPart {
  public:

@@ -6,6 +6,7 @@
 
 #include "core/document.hpp"
 #include "layout/pipeline_plan.hpp"
+#include "layout/uneven_split.hpp"
 #include "moecast/model_io.hpp"
 #include "report/rows.hpp"
 
@@ -45,13 +46,6 @@ void read_layers_override(MeasuredRow& row, Run& run) {
   }
 }
 
-std::string repeated(const std::string& stage, int times) {
-  return times == 1 ? stage : fmt::format("({})*{}", stage, times);
-}
-std::string layers_text(int count) {
-  return count == 0 ? "" : count == 1 ? "t" : fmt::format("t*{}", count);
-}
-
 }  // namespace
 
 std::optional<ModelSpec> read_model(MeasuredRow& row, Run& run, std::vector<std::string>& missing) {
@@ -73,14 +67,11 @@ std::optional<ModelSpec> read_model(MeasuredRow& row, Run& run, std::vector<std:
 }
 
 std::string slot_layout(const ModelSpec& model, int pp, int vpp, bool embedding, bool loss) {
-  const int stages = pp * vpp;
-  const int slots = static_cast<int>(model.layers.size()) + (embedding ? 1 : 0) + (loss ? 1 : 0);
-  if (stages < 2 || slots % stages != 0) return "";
-  const int each = slots / stages;
-  std::string text = "E" + layers_text(each - (embedding ? 1 : 0)) + "|";
-  if (stages > 2) text += repeated(layers_text(each) + "|", stages - 2);
-  return text + layers_text(each - (loss ? 1 : 0)) +
-         std::string(static_cast<std::size_t>(model.mtp_num_layers), 'm') + "L";
+  UnevenSplit split;
+  split.embedding = embedding;
+  split.loss = loss;
+  return layout_string_of(split, static_cast<int>(model.layers.size()), pp, vpp,
+                          model.mtp_num_layers);
 }
 
 void read_pipeline(MeasuredRow& row, Run& run, const ModelSpec& model) {

@@ -6,15 +6,11 @@
 #include <fmt/format.h>
 
 #include "layout/enum_names.hpp"
+#include "layout/routing_value.hpp"
 #include "report/rows.hpp"
 
 namespace moecast::rows {
 namespace {
-
-/// Rows of the most loaded expert-parallel rank over the mean when a router is left to itself and
-/// the row says no more. Published pairs that differ only in forced balance (Qwen3-235B on 256
-/// H100, 16k to 128k tokens) are 8 to 20 % slower.
-constexpr double kNaturalImbalance = 1.2;
 
 struct Setting {
   std::string key, value;

@@ -1,12 +1,8 @@
-#include "moecast/calibration.hpp"
+#include "topology/parameter_names.hpp"
 
 namespace moecast {
 namespace {
 
-constexpr const char* kPipes[] = {"bf16", "fp8", "fp8_blockwise", "mxfp8", "nvfp4"};
-constexpr const char* kHeads[] = {"d64", "d128", "d192", "d256"};
-constexpr const char* kCollectives[] = {"all_reduce", "all_gather", "reduce_scatter", "alltoall",
-                                        "send_recv"};
 constexpr const char* kBackends[] = {"alltoall", "allgather", "deepep", "hybridep"};
 
 /// Names of Stream in its order: memory-bound, moves of routed rows, quantisation recipes.
@@ -37,53 +33,55 @@ struct Builder {
 };
 
 void gemm_rows(Builder& b) {
-  b.each("gemm", kPipes, "launch_us", "us", "start and drain of one kernel", 0.5, 30,
+  b.each("gemm", kPipeNames, "launch_us", "us", "start and drain of one kernel", 0.5, 30,
          [](Calibration& c, int i) { return &c.gemm[i].launch_us; });
-  b.each("gemm", kPipes, "efficiency", "fraction", "of the dense peak at sustained clocks", 0.1, 1,
-         [](Calibration& c, int i) { return &c.gemm[i].efficiency; });
-  b.each("gemm", kPipes, "k_half", "elements", "fixed cost per tile in elements of K", 0, 4000,
+  b.each("gemm", kPipeNames, "efficiency", "fraction", "of the dense peak at sustained clocks", 0.1,
+         1, [](Calibration& c, int i) { return &c.gemm[i].efficiency; });
+  b.each("gemm", kPipeNames, "k_half", "elements", "fixed cost per tile in elements of K", 0, 4000,
          [](Calibration& c, int i) { return &c.gemm[i].k_half; });
-  b.each("gemm", kPipes, "tile_edge", "elements", "operand traffic of a tile: 1 + edge (1/a + 1/b)",
-         0, 100, [](Calibration& c, int i) { return &c.gemm[i].tile_edge; });
-  b.each("gemm", kPipes, "wave_quantization", "fraction", "share of a tail wave that is lost", 0, 1,
-         [](Calibration& c, int i) { return &c.gemm[i].wave_quantization; });
-  b.each("gemm", kPipes, "bandwidth_fraction", "fraction", "of HBM when streaming operands", 0.1, 1,
-         [](Calibration& c, int i) { return &c.gemm[i].bandwidth_fraction; });
-  b.each("gemm", kPipes, "dgrad_ratio", "ratio", "efficiency against forward", 0.5, 1.3,
+  b.each("gemm", kPipeNames, "tile_edge", "elements",
+         "operand traffic of a tile: 1 + edge (1/a + 1/b)", 0, 100,
+         [](Calibration& c, int i) { return &c.gemm[i].tile_edge; });
+  b.each("gemm", kPipeNames, "wave_quantization", "fraction", "share of a tail wave that is lost",
+         0, 1, [](Calibration& c, int i) { return &c.gemm[i].wave_quantization; });
+  b.each("gemm", kPipeNames, "bandwidth_fraction", "fraction", "of HBM when streaming operands",
+         0.1, 1, [](Calibration& c, int i) { return &c.gemm[i].bandwidth_fraction; });
+  b.each("gemm", kPipeNames, "dgrad_ratio", "ratio", "efficiency against forward", 0.5, 1.3,
          [](Calibration& c, int i) { return &c.gemm[i].dgrad_ratio; });
-  b.each("gemm", kPipes, "wgrad_ratio", "ratio", "efficiency against forward, accumulating", 0.5,
-         1.3, [](Calibration& c, int i) { return &c.gemm[i].wgrad_ratio; });
+  b.each("gemm", kPipeNames, "wgrad_ratio", "ratio", "efficiency against forward, accumulating",
+         0.5, 1.3, [](Calibration& c, int i) { return &c.gemm[i].wgrad_ratio; });
   b.one("gemm.accumulate_fraction", "fraction", "of HBM, wgrad that adds into the fp32 gradient",
         0.1, 1, [](Calibration& c, int) { return &c.accumulate_fraction; });
   b.one("gemm.fp32_tflops", "TFLOPS", "router GEMM in fp32", 5, 1000,
         [](Calibration& c, int) { return &c.fp32_gemm_tflops; });
-  b.each("grouped_gemm", kPipes, "efficiency_ratio", "ratio",
+  b.each("grouped_gemm", kPipeNames, "efficiency_ratio", "ratio",
          "grouped against dense, forward and dgrad", 0.2, 1.5,
          [](Calibration& c, int i) { return &c.grouped[i].efficiency_ratio; });
-  b.each("grouped_gemm", kPipes, "wgrad_ratio", "ratio",
+  b.each("grouped_gemm", kPipeNames, "wgrad_ratio", "ratio",
          "grouped against dense, accumulating wgrad", 0.2, 1.5,
          [](Calibration& c, int i) { return &c.grouped[i].wgrad_ratio; });
-  b.each("grouped_gemm", kPipes, "m_half", "rows", "rows lost per expert", 0, 600,
+  b.each("grouped_gemm", kPipeNames, "m_half", "rows", "rows lost per expert", 0, 600,
          [](Calibration& c, int i) { return &c.grouped[i].m_half; });
-  b.each("grouped_gemm", kPipes, "launch_us_per_group", "us",
+  b.each("grouped_gemm", kPipeNames, "launch_us_per_group", "us",
          "device time per expert GEMM, multi-stream", 0, 20,
          [](Calibration& c, int i) { return &c.grouped[i].launch_us_per_group; });
-  b.each("grouped_gemm", kPipes, "fused_efficiency_ratio", "ratio",
+  b.each("grouped_gemm", kPipeNames, "fused_efficiency_ratio", "ratio",
          "single-launch fused grouped MLP against multi-stream", 0.5, 2,
          [](Calibration& c, int i) { return &c.grouped[i].fused_efficiency_ratio; });
 }
 
 void attention_rows(Builder& b) {
-  b.each("attention", kHeads, "forward_efficiency", "fraction", "of the BF16 peak, causal FLOPs",
-         0.05, 1, [](Calibration& c, int i) { return &c.attention[i].forward_efficiency; });
-  b.each("attention", kHeads, "backward_efficiency", "fraction",
+  b.each("attention", kHeadNames, "forward_efficiency", "fraction",
+         "of the BF16 peak, causal FLOPs", 0.05, 1,
+         [](Calibration& c, int i) { return &c.attention[i].forward_efficiency; });
+  b.each("attention", kHeadNames, "backward_efficiency", "fraction",
          "of the BF16 peak, 2.5 x the causal FLOPs", 0.05, 1,
          [](Calibration& c, int i) { return &c.attention[i].backward_efficiency; });
   b.one("attention.launch_us", "us", "one attention kernel's fixed time", 0.5, 40,
         [](Calibration& c, int) { return &c.attention_launch_us; });
-  b.each("attention", kHeads, "forward_s_half", "tokens", "context lost per sequence", 0, 4000,
+  b.each("attention", kHeadNames, "forward_s_half", "tokens", "context lost per sequence", 0, 4000,
          [](Calibration& c, int i) { return &c.attention[i].forward_s_half; });
-  b.each("attention", kHeads, "backward_s_half", "tokens", "the same in backward", 0, 4000,
+  b.each("attention", kHeadNames, "backward_s_half", "tokens", "the same in backward", 0, 4000,
          [](Calibration& c, int i) { return &c.attention[i].backward_s_half; });
   b.one("attention.fp8_speedup", "ratio", "FP8 attention against BF16", 1, 2,
         [](Calibration& c, int) { return &c.attention_fp8_speedup; });
@@ -117,29 +115,31 @@ void memory_rows(Builder& b) {
 }
 
 void link_rows(Builder& b) {
-  b.each("collectives.nvlink", kCollectives, "latency_us", "us", "per operation", 1, 200,
+  b.each("collectives.nvlink", kCollectiveNames, "latency_us", "us", "per operation", 1, 200,
          [](Calibration& c, int i) { return &c.nvlink[i].latency_us; });
-  b.each("collectives.nvlink", kCollectives, "latency_us_per_rank", "us", "more per rank", 0, 20,
-         [](Calibration& c, int i) { return &c.nvlink[i].latency_us_per_rank; });
-  b.each("collectives.nvlink", kCollectives, "bandwidth_fraction", "fraction",
+  b.each("collectives.nvlink", kCollectiveNames, "latency_us_per_rank", "us", "more per rank", 0,
+         20, [](Calibration& c, int i) { return &c.nvlink[i].latency_us_per_rank; });
+  b.each("collectives.nvlink", kCollectiveNames, "bandwidth_fraction", "fraction",
          "of NVLink per direction", 0.1, 1.2,
          [](Calibration& c, int i) { return &c.nvlink[i].bandwidth_fraction; });
-  b.each("collectives.nvlink", kCollectives, "ramp_us", "us", "more per large message", 0, 200,
+  b.each("collectives.nvlink", kCollectiveNames, "ramp_us", "us", "more per large message", 0, 200,
          [](Calibration& c, int i) { return &c.nvlink[i].ramp_us; });
-  b.each("collectives.nvlink", kCollectives, "ramp_mib", "MiB", "message that pays half of ramp_us",
-         0.001, 100, [](Calibration& c, int i) { return &c.nvlink[i].ramp_mib; });
-  b.each("collectives.nvlink", kCollectives, "own_share", "ratio",
+  b.each("collectives.nvlink", kCollectiveNames, "ramp_mib", "MiB",
+         "message that pays half of ramp_us", 0.001, 100,
+         [](Calibration& c, int i) { return &c.nvlink[i].ramp_mib; });
+  b.each("collectives.nvlink", kCollectiveNames, "own_share", "ratio",
          "a rank's own part of the buffer against a byte on the link", 0, 2,
          [](Calibration& c, int i) { return &c.nvlink[i].own_share; });
-  b.each("collectives.network", kCollectives, "latency_us", "us", "per operation", 1, 500,
+  b.each("collectives.network", kCollectiveNames, "latency_us", "us", "per operation", 1, 500,
          [](Calibration& c, int i) { return &c.network[i].latency_us; });
-  b.each("collectives.network", kCollectives, "latency_us_per_rank", "us", "more per rank", 0, 20,
-         [](Calibration& c, int i) { return &c.network[i].latency_us_per_rank; });
-  b.each("collectives.network", kCollectives, "bandwidth_fraction", "fraction", "of the NIC line",
-         0.05, 1, [](Calibration& c, int i) { return &c.network[i].bandwidth_fraction; });
-  b.each("collectives.network", kCollectives, "ramp_us", "us", "more per large message", 0, 200,
+  b.each("collectives.network", kCollectiveNames, "latency_us_per_rank", "us", "more per rank", 0,
+         20, [](Calibration& c, int i) { return &c.network[i].latency_us_per_rank; });
+  b.each("collectives.network", kCollectiveNames, "bandwidth_fraction", "fraction",
+         "of the NIC line", 0.05, 1,
+         [](Calibration& c, int i) { return &c.network[i].bandwidth_fraction; });
+  b.each("collectives.network", kCollectiveNames, "ramp_us", "us", "more per large message", 0, 200,
          [](Calibration& c, int i) { return &c.network[i].ramp_us; });
-  b.each("collectives.network", kCollectives, "ramp_mib", "MiB",
+  b.each("collectives.network", kCollectiveNames, "ramp_mib", "MiB",
          "message that pays half of ramp_us", 0.001, 100,
          [](Calibration& c, int i) { return &c.network[i].ramp_mib; });
   b.each("dispatch", kBackends, "latency_us", "us", "per dispatch or combine call", 1, 500,

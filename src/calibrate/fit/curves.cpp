@@ -4,6 +4,7 @@
 
 #include "estimate/prices.hpp"
 #include "layout/enum_names.hpp"
+#include "topology/parameter_names.hpp"
 
 namespace moecast {
 namespace {
@@ -42,7 +43,6 @@ bool has_pipe(const Sample& s, Pipe pipe) {
 }
 
 void add_gemm(std::vector<FitCurve>& curves) {
-  constexpr const char* kPipes[] = {"bf16", "fp8", "fp8_blockwise", "mxfp8", "nvfp4"};
   const auto of = [](const char* cls, std::size_t i) {
     return [=](const Sample& s) { return s.cls == cls && has_pipe(s, static_cast<Pipe>(i)); };
   };
@@ -56,16 +56,16 @@ void add_gemm(std::vector<FitCurve>& curves) {
                              tokens <= 256 * number(s, "experts").value_or(1) &&
                              s.backend.find("stream") != std::string::npos;
                     }});
-  for (std::size_t i = 0; i < std::size(kPipes); ++i) {
-    const std::string name = std::string("gemm.") + kPipes[i];
+  for (std::size_t i = 0; i < std::size(kPipeNames); ++i) {
+    const std::string name = std::string("gemm.") + kPipeNames[i];
     curves.push_back(
         {name,
          under(name, {"launch_us", "efficiency", "k_half", "tile_edge", "wave_quantization",
                       "bandwidth_fraction", "dgrad_ratio", "wgrad_ratio"}),
          of("gemm", i)});
   }
-  for (std::size_t i = 0; i < std::size(kPipes); ++i) {
-    const std::string name = std::string("grouped_gemm.") + kPipes[i];
+  for (std::size_t i = 0; i < std::size(kPipeNames); ++i) {
+    const std::string name = std::string("grouped_gemm.") + kPipeNames[i];
     Names fields = {"efficiency_ratio", "wgrad_ratio", "m_half", "launch_us_per_group"};
     curves.push_back({name, under(name, fields), [takes = of("grouped_gemm", i)](const Sample& s) {
                         return takes(s) && s.backend.find("stream") != std::string::npos;
@@ -121,7 +121,7 @@ void add_streams(std::vector<FitCurve>& curves) {
 }
 
 void add_links(std::vector<FitCurve>& curves) {
-  for (const char* op : {"all_reduce", "all_gather", "reduce_scatter", "alltoall", "send_recv"}) {
+  for (const char* op : kCollectiveNames) {
     const std::string name = std::string("collectives.nvlink.") + op;
     Names fields = {"latency_us",         "latency_us_per_rank",
                     "bandwidth_fraction", "ramp_us",

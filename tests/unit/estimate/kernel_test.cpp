@@ -4,9 +4,11 @@
 #include <cmath>
 
 #include "catch.hpp"
+#include "problem_of.hpp"
 #include "topology/profile.hpp"
 
 using namespace moecast;
+using moecast::test::must;
 
 namespace {
 
@@ -101,4 +103,18 @@ TEST_CASE("every wrong key of a kernel is named, with the nearest right one") {
   const auto unknown = KernelCall::make("gem", {}, h200());
   REQUIRE(unknown.problems().size() == 1);
   CHECK(unknown.problems()[0].hint.find("'gemm'") != std::string::npos);
+}
+
+TEST_CASE("quantisation writes a transposed copy on Hopper only, as the estimate counts it") {
+  // per tensor: amax read 2, cast read 2, and one or two copies of 1 byte
+  const KernelKeys keys = {{"rows", 4096.0}, {"cols", 7168.0}, {"precision", "fp8_tensorwise"}};
+  const double elements = 4096.0 * 7168;
+  for (const auto& [name, bytes] : {std::pair{"dgx-h100", 6.0}, {"dgx-b200", 5.0}}) {
+    const System system = must(load_system(name));
+    const Profile profile = must(load_profile(name));
+    const KernelPrice price =
+        must(KernelCall::make("quantize", keys, system)).price(profile, system);
+    CHECK_THAT(price.gb_per_s * 1e9 * price.time.value / elements,
+               Catch::Matchers::WithinRel(bytes, 1e-9));
+  }
 }

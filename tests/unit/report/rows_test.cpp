@@ -103,7 +103,7 @@ TEST_CASE("embedding and loss as slots become an explicit layout string") {
   // 94 layers + 2 slots over PP8 VPP4: 3 each; over PP8 VPP3: 4 each. Llama 405B: 126 + 2 over 128
   // stages.
   CHECK(run_of("mb26.04.01-q235b-h100-256-fp8").pipeline_model_parallel_layout ==
-        "Et*2|(t*3|)*30t*2L");
+        "Ett|(t*3|)*30ttL");
   CHECK(run_of("mb26.08-q235b-gb200-256-mxfp8").pipeline_model_parallel_layout ==
         "Et*3|(t*4|)*22t*3L");
   CHECK(run_of("mb26.06-llama405b-gb200-256-mxfp8").pipeline_model_parallel_layout ==
@@ -113,7 +113,7 @@ TEST_CASE("embedding and loss as slots become an explicit layout string") {
 TEST_CASE("slot layouts count only what is asked for, and give up where slots do not divide") {
   ModelSpec model;
   model.layers.resize(7);
-  CHECK(rows::slot_layout(model, 2, 2, true, false) == "Et|(t*2|)*2t*2L");
+  CHECK(rows::slot_layout(model, 2, 2, true, false) == "Et|tt|tt|ttL");
   CHECK(rows::slot_layout(model, 4, 2, false, true) == "Et|(t|)*6L");
   CHECK(rows::slot_layout(model, 2, 2, true, true).empty());
   model.mtp_num_layers = 1;
