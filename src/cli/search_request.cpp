@@ -1,6 +1,7 @@
 #include "cli/search_request.hpp"
 
 #include <algorithm>
+#include <cstdio>
 #include <map>
 
 #include "core/document.hpp"
@@ -96,6 +97,19 @@ void set_objective(const SearchWords& words, SearchRequest& request, Diagnostics
                              suggestion(words.objective, names)));
 }
 
+void set_part(const std::string& text, SearchRequest& request, Diagnostics& problems) {
+  if (text.empty()) return;
+  SearchPart part;
+  int end = 0;
+  const bool read = std::sscanf(text.c_str(), "%6d/%6d%n", &part.index, &part.of, &end) == 2 &&
+                    end == static_cast<int>(text.size());
+  if (read && part.of >= 1 && part.of <= kMaxParts && part.index >= 1 && part.index <= part.of)
+    request.part = part;
+  else
+    problems.push_back(problem("--shard", text, "is no part of a search",
+                               "write i/n with i from 1 to n, such as 3/16"));
+}
+
 void fix_knob(const std::string& option, const std::string& text, SearchRequest& request,
               Diagnostics& problems) {
   const auto pair = assignment(option, text, problems);
@@ -145,6 +159,7 @@ Result<SearchRequest> make_search_request(const SearchWords& words) {
   for (const std::string& text : words.vary) vary_knob(text, request, problems);
   set_precisions(words, request, problems);
   set_objective(words, request, problems);
+  set_part(words.shard, request, problems);
   request.top = words.top;
   request.threads = words.threads;
   request.exhaustive = words.exhaustive;

@@ -16,6 +16,7 @@ struct SearchWords {
   int top = 10, threads = 0;
   bool exhaustive = false;
   double min_headroom_gib = 0;
+  std::string shard;  ///< i/n; empty = the whole space
 };
 
 /// All problems at once. A knob that is set, by whatever flag, is an axis with one value.

@@ -243,4 +243,9 @@ nlohmann::ordered_json run_to_json(const Run& run) {
   return tree;
 }
 
+Result<Run> run_from_json(const nlohmann::ordered_json& tree) {
+  const Result<Document> document = parse_document(tree.dump(), "run");
+  return document ? run_from_document(document.value()) : document.problems();
+}
+
 }  // namespace moecast

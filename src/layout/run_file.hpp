@@ -18,5 +18,7 @@ Diagnostics apply_set(Run& run, const std::string& assignment);
 /// The completed run as the run file's tree (schema line first, every key present).
 /// run_from_document of it gives the same Run.
 nlohmann::ordered_json run_to_json(const Run& run);
+/// The run of such a tree, paths taken from the working directory.
+Result<Run> run_from_json(const nlohmann::ordered_json& tree);
 
 }  // namespace moecast

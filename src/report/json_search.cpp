@@ -31,6 +31,7 @@ Json search_json(const SearchResult& r) {
   Json rejected = Json::object();
   for (const auto& [reason, count] : r.rejected) rejected[reason] = count;
   Json document = {{"schema", "moecast/search@1"},
+                   {"complete", r.complete},
                    {"space",
                     {{"candidates", r.candidates},
                      {"legal", r.legal},
@@ -50,6 +51,7 @@ Json search_json(const SearchResult& r) {
     document["nearest"] = {{"run", r.nearest.run.gpus > 0 ? run_to_json(r.nearest.run) : Json()},
                            {"over_gib", in_gib(r.nearest.over)},
                            {"change", r.nearest.change}};
+  if (!r.complete) document["scanned_pct"] = 100 * r.scanned;
   return document;
 }
 

@@ -37,6 +37,9 @@ std::string pipeline_drawing(const PipelinePlan& plan, const std::string& indent
 std::string search_text(const SearchRequest& request, const SearchResult& result,
                         const Style& style);
 Json search_json(const SearchResult& result);
+/// The search document of a part, with `shard` and the keys of its rows; read_shard gives it back.
+Json shard_json(const SearchShard& shard);
+Result<SearchShard> read_shard(const std::string& path);
 
 // check
 struct Checked {

@@ -123,7 +123,13 @@ std::string search_text(const SearchRequest& request, const SearchResult& r, con
   std::string text =
       style.bold(fmt::format("{} on {} x {}", base.model, base.gpus, base.system)) +
       fmt::format(", sequence {}, global batch {}\n", base.seq_length, base.global_batch_size);
+  if (!request.part.whole())
+    text += fmt::format("part {} of {}\n", request.part.index, request.part.of);
   text += space_text(r);
+  if (!r.complete)
+    text += style.red("Incomplete") +
+            fmt::format(": interrupted after {:.1f} % of the space; the best so far:\n",
+                        100 * r.scanned);
   if (!r.any_fit) return text + nearest_text(r, style) + rejected_text(r, style);
   text += ranked_text(r, style);
   text += single_text("First layout that fits, by the fit order", {r.first_fit}, style);

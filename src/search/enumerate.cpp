@@ -23,6 +23,25 @@ void parallel_for(std::size_t items, int threads, const std::function<void(int, 
   for (auto& t : pool) t.join();
 }
 
+FitOrder fit_order(const Space& s, const Survivor& c) {
+  const Layout& l = s.meshes[c.mesh];
+  const RecomputeChoice& r = s.recomputes[c.inner.recompute];
+  const OffloadChoice& o = s.offloads[c.inner.offload];
+  const auto n = [](auto value) { return static_cast<std::int64_t>(value); };
+  return {n(!o.modules.empty() || o.optimizer_fraction > 0),
+          n(r.granularity == RecomputeGranularity::full),
+          n(l.tp * l.cp * l.pp),
+          n(std::popcount(r.modules.bits)),
+          n(l.vpp),
+          n(l.ep * l.etp),
+          n(l.micro_batch_size),
+          n(c.mesh),
+          n(c.inner.dispatcher),
+          n(c.inner.overlap),
+          n(c.inner.graph),
+          n(c.inner.offload)};
+}
+
 namespace {
 
 constexpr int kNoPlan = -1, kMemory = -2, kMoreThanNeeded = -3;
@@ -36,18 +55,6 @@ struct MeshResult {
   Shortfall nearest;
   std::map<int, std::uint64_t> broken;  ///< rule index, or a reason below
 };
-
-/// The fit order: no offload, selective before full recomputation, smallest model parallelism, then
-/// least recomputation, fewest chunks, smallest expert groups, smallest micro batch.
-auto fit_order(const Space& s, const Survivor& c) {
-  const Layout& l = s.meshes[c.mesh];
-  const RecomputeChoice& r = s.recomputes[c.inner.recompute];
-  const OffloadChoice& o = s.offloads[c.inner.offload];
-  return std::tuple(!o.modules.empty() || o.optimizer_fraction > 0,
-                    r.granularity == RecomputeGranularity::full, l.tp * l.cp * l.pp,
-                    std::popcount(r.modules.bits), l.vpp, l.ep * l.etp, l.micro_batch_size, c.mesh,
-                    c.inner.dispatcher, c.inner.overlap, c.inner.graph, c.inner.offload);
-}
 
 /// The inner axes in the order of their loops. A rule is asked once all axes whose knobs it reads
 /// are fixed, and then refuses the whole rest of the loops.
@@ -298,23 +305,26 @@ Enumeration enumerate(const SearchRequest& request, const Problem& p, const Spac
     evaluators.push_back(std::make_unique<Evaluator>(p));
     legalities.push_back(std::make_unique<Legality>(p));
   }
-  std::vector<MeshResult> results(space.meshes.size());
+  std::vector<std::uint32_t> meshes;
+  for (std::uint32_t mesh = 0; mesh < space.meshes.size(); ++mesh)
+    if (request.part.has(mesh)) meshes.push_back(mesh);
+  std::vector<MeshResult> results(meshes.size());
   std::atomic<std::size_t> done{0};
   std::mutex reporting;
-  parallel_for(space.meshes.size(), threads, [&](int thread, std::size_t mesh) {
+  parallel_for(meshes.size(), threads, [&](int thread, std::size_t i) {
+    if (request.stopped()) return;
     const auto t = static_cast<std::size_t>(thread);
-    results[mesh] = MeshScan(request, p, space, *evaluators[t], static_cast<std::uint32_t>(mesh),
-                             *legalities[t])
-                        .run();
+    results[i] = MeshScan(request, p, space, *evaluators[t], meshes[i], *legalities[t]).run();
     const std::size_t finished = ++done;
     if (request.progress && finished % 256 == 0) {
       const std::lock_guard lock(reporting);
-      request.progress(0.8 * static_cast<double>(finished) /
-                       static_cast<double>(space.meshes.size()));
+      request.progress(0.8 * static_cast<double>(finished) / static_cast<double>(meshes.size()));
     }
   });
   Enumeration all;
-  all.candidates = static_cast<std::uint64_t>(space.meshes.size()) * space.inner_size();
+  all.candidates = done * space.inner_size();
+  if (done < meshes.size())
+    all.scanned = static_cast<double>(done) / static_cast<double>(meshes.size());
   for (MeshResult& m : results) merge(all, space, std::move(m));
   return all;
 }

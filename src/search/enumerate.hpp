@@ -26,12 +26,17 @@ struct Shortfall {
 
 struct Enumeration {
   std::uint64_t candidates = 0, legal = 0, evaluated = 0, fit = 0;
+  double scanned = 1;               ///< share of the meshes; less when stopped
   std::vector<Survivor> survivors;  ///< in order of the space
   bool any_fit = false;
   Survivor first_fit;
   Shortfall nearest;
   std::map<std::string, std::uint64_t> rejected;
 };
+
+/// No offload, selective before full recomputation, smallest model parallelism, then least
+/// recomputation, fewest chunks, smallest expert groups, smallest micro batch.
+FitOrder fit_order(const Space& s, const Survivor& c);
 
 Enumeration enumerate(const SearchRequest& request, const Problem& p, const Space& space,
                       int threads);

@@ -5,14 +5,13 @@
 #include <chrono>
 #include <cmath>
 #include <map>
-#include <set>
 #include <thread>
-#include <tuple>
 
 #include "estimate/walls.hpp"
 #include "layout/knobs.hpp"
 #include "search/enumerate.hpp"
 #include "search/explain.hpp"
+#include "search/rank_order.hpp"
 
 namespace moecast {
 namespace {
@@ -20,37 +19,21 @@ namespace {
 struct Simulated {
   Survivor candidate;
   Outcome outcome;
+  RankKey key;
 };
 
-/// Candidates that differ only in graph scope, delayed wgrad or memory measures are one family: the
-/// ranking shows the best of each first, so that ten rows are ten layouts.
-using Family = std::tuple<std::uint32_t, std::size_t, bool>;
-Family family_of(const Space& s, const Survivor& c) {
-  return {c.mesh, c.inner.dispatcher, s.overlaps[c.inner.overlap].overlap};
-}
-
-/// The order of `sorted` with the best of every family before the rest.
-std::vector<Simulated> families_first(const Space& s, const std::vector<Simulated>& sorted) {
-  std::vector<Simulated> first, rest;
-  std::set<Family> seen;
-  for (const Simulated& c : sorted)
-    (seen.insert(family_of(s, c.candidate)).second ? first : rest).push_back(c);
-  first.insert(first.end(), rest.begin(), rest.end());
-  return first;
-}
-
-/// Ranks by the objective; ties go to the earlier candidate of the space.
-bool better(const Simulated& a, const Simulated& b, SearchRequest::Objective objective) {
-  const bool by_memory = objective == SearchRequest::Objective::memory;
-  const double ka = by_memory ? a.outcome.reserved : a.outcome.step,
-               kb = by_memory ? b.outcome.reserved : b.outcome.step;
-  if (ka != kb) return ka < kb;
-  if (a.outcome.step != b.outcome.step) return a.outcome.step < b.outcome.step;
-  const auto key = [](const Survivor& s) {
-    return std::tuple(s.mesh, s.inner.dispatcher, s.inner.overlap, s.inner.graph, s.inner.recompute,
-                      s.inner.offload);
-  };
-  return key(a.candidate) < key(b.candidate);
+/// Candidates that differ only in graph scope, delayed wgrad or memory measures are one family, so
+/// that ten rows are ten layouts.
+RankKey key_of(const SearchRequest& r, const Space& s, const Survivor& c, const Outcome& o) {
+  const auto n = [](std::size_t index) { return static_cast<std::uint32_t>(index); };
+  const InnerIndex& i = c.inner;
+  RankKey key;
+  key.value = r.objective == SearchRequest::Objective::memory ? o.reserved : o.step;
+  key.step = o.step;
+  key.place = {c.mesh, n(i.dispatcher), n(i.overlap), n(i.graph), n(i.recompute), n(i.offload)};
+  key.family = {c.mesh, n(i.dispatcher), s.overlaps[i.overlap].overlap};
+  key.reserved = o.reserved;
+  return key;
 }
 
 /// Second pass: exact steps in the order of the bound, in batches of fixed size, until no bound can
@@ -69,6 +52,7 @@ class Simulation {
     });
     constexpr std::size_t kBatch = 256;
     for (std::size_t first = 0; first < survivors.size(); first += kBatch) {
+      if (first > 0 && request_.stopped()) break;
       if (!request_.exhaustive &&
           settled(by_memory ? survivors[first].reserved : survivors[first].bound))
         break;
@@ -79,10 +63,7 @@ class Simulation {
         request_.progress(0.8 +
                           0.2 * static_cast<double>(first) / static_cast<double>(survivors.size()));
     }
-    std::sort(all_.begin(), all_.end(), [&](const Simulated& a, const Simulated& b) {
-      return better(a, b, request_.objective);
-    });
-    return families_first(s_, all_);
+    return in_rank_order(std::move(all_));
   }
 
  private:
@@ -104,15 +85,13 @@ class Simulation {
               [&](std::size_t a, std::size_t b) { return items[a].mesh < items[b].mesh; });
     parallel_for(items.size(), threads_, [&](int thread, std::size_t i) {
       const Survivor& c = items[order[i]];
-      results[order[i]] = {c, evaluators_[static_cast<std::size_t>(thread)]->evaluate(
-                                  candidate(s_, c.mesh, c.inner), Depth::exact)};
+      const Outcome o = evaluators_[static_cast<std::size_t>(thread)]->evaluate(
+          candidate(s_, c.mesh, c.inner), Depth::exact);
+      results[order[i]] = {c, o, key_of(request_, s_, c, o)};
     });
     for (const Simulated& s : results) {
-      const double value = request_.objective == SearchRequest::Objective::memory
-                               ? s.outcome.reserved
-                               : s.outcome.step;
-      const auto [at, added] = best_.emplace(family_of(s_, s.candidate), value);
-      if (!added) at->second = std::min(at->second, value);
+      const auto [at, added] = best_.emplace(s.key.family, s.key.value);
+      if (!added) at->second = std::min(at->second, s.key.value);
       all_.push_back(s);
     }
   }
@@ -123,7 +102,7 @@ class Simulation {
   int threads_;
   std::vector<std::unique_ptr<Evaluator>> evaluators_;
   std::vector<Simulated> all_;
-  std::map<Family, double> best_;  ///< of every family
+  std::map<decltype(RankKey::family), double> best_;  ///< of every family
 };
 
 RankedLayout ranked(const SearchRequest& request, const Problem& p, const Space& s,
@@ -148,17 +127,8 @@ RankedLayout ranked(const SearchRequest& request, const Problem& p, const Space&
   r.peak_reserved = bytes(c.outcome.reserved);
   r.wall = find_wall(p, candidate(s, c.candidate.mesh, c.candidate.inner), c.outcome).wall;
   r.why = why(p, r.run.layout, detail, c.outcome);
+  r.key = c.key;
   return r;
-}
-
-/// Step time against memory, of everything simulated.
-std::vector<Simulated> pareto_front(const std::vector<Simulated>& by_step) {
-  std::vector<Simulated> front;
-  for (const Simulated& s : by_step) {
-    if (front.empty() || s.outcome.reserved < front.back().outcome.reserved) front.push_back(s);
-  }
-  if (front.size() > 10) front.resize(10);
-  return front;
 }
 
 }  // namespace
@@ -193,32 +163,34 @@ Result<SearchResult> search(const SearchRequest& asked) {
   result.fit = all.fit;
   result.rejected = all.rejected;
   result.any_fit = all.any_fit;
+  result.scanned = all.scanned;
   if (all.any_fit) {
     const std::size_t rankable = all.survivors.size();
-    std::vector<Simulated> simulated =
+    const std::vector<Simulated> simulated =
         Simulation(request, p, s, threads).run(std::move(all.survivors));
     result.simulated = simulated.size();
-    result.pruned = rankable - simulated.size();
-    for (std::size_t i = 0; i < simulated.size() && i < static_cast<std::size_t>(request.top);
-         ++i) {
-      result.ranked.push_back(ranked(request, p, s, simulated[i]));
-    }
-    std::vector<Simulated> by_step = simulated;
-    std::sort(by_step.begin(), by_step.end(), [](const Simulated& a, const Simulated& b) {
-      return better(a, b, SearchRequest::Objective::step_time);
-    });
-    for (const Simulated& f : pareto_front(by_step))
-      result.pareto.push_back(ranked(request, p, s, f));
-    Evaluator e(p);
-    const Outcome first =
-        e.evaluate(candidate(s, all.first_fit.mesh, all.first_fit.inner), Depth::exact);
-    result.first_fit = ranked(request, p, s, {all.first_fit, first});
+    if (!request.stopped()) result.pruned = rankable - simulated.size();
+    const auto top = static_cast<std::size_t>(request.top);
+    for (const Simulated& c : first_of(simulated, top))
+      result.ranked.push_back(ranked(request, p, s, c));
+    const double limit = front_limit(simulated, top);
+    for (const Simulated& c :
+         pareto_front(simulated, limit, request.part.whole() ? kFrontRows : simulated.size()))
+      result.pareto.push_back(ranked(request, p, s, c));
+    const Layout first = candidate(s, all.first_fit.mesh, all.first_fit.inner);
+    const Outcome o = Evaluator(p).evaluate(first, Depth::exact);
+    result.first_fit =
+        ranked(request, p, s, {all.first_fit, o, key_of(request, s, all.first_fit, o)});
+    result.first_fit_order = fit_order(s, all.first_fit);
   } else if (all.nearest.any) {
     result.nearest.run = request.base;
     result.nearest.run.layout = candidate(s, all.nearest.mesh, all.nearest.inner);
     result.nearest.over = bytes(all.nearest.over);
     result.nearest.change = nearest_change(p, result.nearest.run.layout, request.min_headroom_gib);
+    result.nearest.mesh = all.nearest.mesh;
   }
+  result.complete = !request.stopped();
+  if (request.progress) request.progress(1);
   result.elapsed_s =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
   return result;
