@@ -139,7 +139,7 @@ void Evaluator::describe(const Layout& l, const ShardTables& s, const MeshTables
                            seconds(e.tail.gather_exposed)});
     }
   }
-  out.run.pipeline_model_parallel_layout = m.plan.layout_string;
+  out.run.pipeline_model_parallel_layout = m.plan().layout_string;
   for (const RankParams& params : m.params)
     out.params_per_rank_max = std::max(out.params_per_rank_max, params.total());
   for (const GroupName g : {GroupName::tp, GroupName::cp, GroupName::dp_cp, GroupName::pp,

@@ -8,8 +8,8 @@ namespace moecast {
 namespace {
 
 /// NVLink and RDMA rings of every channel (two SMs each).
-void add_deepep(Terms& t, const Layout& l, double hidden, int sms) {
-  const int group = l.etp * l.ep;
+void add_deepep(Terms& t, const ShardKey& k, double hidden, int sms) {
+  const int group = k.etp * k.ep;
   if (group <= 1) return;
   const double channels = sms / 2.0, row = 2 * hidden;
   const double peers = std::min(group, 8), nodes = std::max(group / 8, 1);
@@ -29,8 +29,8 @@ void add_deepep(Terms& t, const Layout& l, double hidden, int sms) {
 }
 
 /// Room for every token of the group on one rank; more for what crosses domains.
-void add_hybridep(Terms& t, const Problem& p, const Layout& l, const Dims& d) {
-  const int group = l.etp * l.ep;
+void add_hybridep(Terms& t, const Problem& p, const ShardKey& k, const Dims& d) {
+  const int group = k.etp * k.ep;
   const double domain = p.cluster.span(1, group).ranks_per_domain;
   const double tokens = std::max(64.0, d.n), all = tokens * group, h = d.expert_width;
   const double probs = d.local_experts * domain * 4, scales = h / 128 * 4;
@@ -49,22 +49,22 @@ void add_hybridep(Terms& t, const Problem& p, const Layout& l, const Dims& d) {
 
 }  // namespace
 
-Terms dispatcher_terms(const Problem& p, const Layout& l, const Dims& d) {
+Terms dispatcher_terms(const Problem& p, const ShardKey& k, const Dims& d) {
   Terms t;
   if (p.model.moe.num_moe_experts == 0) return t;
-  switch (l.dispatcher) {
+  switch (k.dispatcher) {
     case Dispatcher::alltoall:
       break;  // transient: counted at the combine moment
     case Dispatcher::allgather:
-      t.add("all-gathered tokens", 2 * d.n * l.etp * l.ep * d.expert_width, d.n * l.etp * l.ep,
+      t.add("all-gathered tokens", 2 * d.n * k.etp * k.ep * d.expert_width, d.n * k.etp * k.ep,
             "2h n EP ETP");
       break;
     case Dispatcher::deepep:
-      add_deepep(t, l, d.expert_width,
-                 l.dispatcher_num_sms > 0 ? l.dispatcher_num_sms : default_num_sms(l.dispatcher));
+      add_deepep(t, k, d.expert_width,
+                 k.dispatcher_num_sms > 0 ? k.dispatcher_num_sms : default_num_sms(k.dispatcher));
       break;
     case Dispatcher::hybridep:
-      add_hybridep(t, p, l, d);
+      add_hybridep(t, p, k, d);
       break;
   }
   return t;

@@ -20,7 +20,9 @@ std::size_t Evaluator::KeyHash::operator()(const ShardKey& k) const {
 }
 
 const ShardTables& Evaluator::shard(const Layout& l) {
+  constexpr std::size_t kKept = 256;  // a search passes by thousands
   const ShardKey key = shard_key(l);
+  if (shards_.size() > kKept) shards_.clear();
   auto& slot = shards_[key];
   if (!slot) slot = std::make_unique<ShardTables>(make_shard_tables(p_, key));
   return *slot;
@@ -51,7 +53,9 @@ Outcome Evaluator::evaluate(const Layout& l, Depth depth, Estimate* detail, bool
   const ShardTables& s = shard(l);
 
   const LayoutMemory memory(p_, l, s, *m);
-  for (int r = 0; r < l.pp; ++r) {
+  std::vector<int> every_rank;
+  for (int r = 0; detail != nullptr && r < l.pp; ++r) every_rank.push_back(r);
+  for (const int r : detail != nullptr ? every_rank : m->pipeline->fullest) {
     MemoryItem tree;
     const RankPeak peak = memory.rank_peak(r, detail != nullptr ? &tree : nullptr);
     const double allocated = peak.allocated();
@@ -72,8 +76,8 @@ Outcome Evaluator::evaluate(const Layout& l, Depth depth, Estimate* detail, bool
       rank.cuda_graph = bytes(peak.cuda_graph);
       rank.workspace = bytes(peak.workspace);
       rank.peak = bytes(allocated);
-      rank.peak_reserved = bytes(reserved_bytes(p_, l, allocated));
-      rank.outside_allocator = bytes(outside_allocator_terms(p_, l).total());
+      rank.peak_reserved = bytes(reserved_bytes(p_, *m, allocated));
+      rank.outside_allocator = bytes(m->outside);
       rank.at_rest = bytes(peak.at_rest);
       rank.peak_before_graphs = bytes(peak.before_graphs);
       rank.peak_first_step = bytes(peak.first_step);
@@ -83,7 +87,7 @@ Outcome Evaluator::evaluate(const Layout& l, Depth depth, Estimate* detail, bool
       detail->ranks.push_back(std::move(rank));
     }
   }
-  out.reserved = reserved_bytes(p_, l, out.peak);
+  out.reserved = reserved_bytes(p_, *m, out.peak);
   out.status = out.reserved <= p_.system().gpu.hbm_capacity.value ? Outcome::Status::fits
                                                                   : Outcome::Status::does_not_fit;
   out.bound = bound(l, s, *m);
@@ -97,19 +101,12 @@ Outcome Evaluator::evaluate(const Layout& l, Depth depth, Estimate* detail, bool
 
 namespace {
 
-struct Sums {
-  double forward = 0, backward = 0;
-};
-
-/// Busy time that no schedule can avoid: the one stream's sum, or with EP overlap the compute
+/// Busy seconds that no schedule can avoid: the one stream's sum, or with EP overlap the compute
 /// stream's.
-Sums least(const OpSums& f, const OpSums& b, const OpSums& again, const Layout& l) {
-  const auto stream = [&](const OpSums& s) {
-    if (l.overlap_moe_expert_parallel_comm) return s.compute + s.shared + s.other;
-    const double serial = s.compute + s.side + s.other + s.ep;
-    return l.moe_shared_expert_overlap ? serial : serial + s.shared;
-  };
-  return {stream(f), stream(b) + stream(again)};
+double least(const OpSums& s, const Layout& l) {
+  if (l.overlap_moe_expert_parallel_comm) return s.compute + s.shared + s.other;
+  const double serial = s.compute + s.side + s.other + s.ep;
+  return l.moe_shared_expert_overlap ? serial : serial + s.shared;
 }
 
 }  // namespace
@@ -118,36 +115,18 @@ double Evaluator::bound(const Layout& l, const ShardTables& s, const MeshTables&
   const std::uint16_t recompute = selective_modules(l);
   const bool full = l.recompute_granularity == RecomputeGranularity::full &&
                     l.recompute_method != RecomputeMethod::block;
-  const OpSums none;
-  std::array<Sums, kMaxClasses> per_class;
+  WorkTimes times{};
   for (std::size_t i = 0; i < s.classes.size(); ++i) {
     const ClassTable& c = s.classes[i];
-    const OpSums& again = full             ? c.forward
-                          : recompute != 0 ? c.under(recompute, l.offload_modules.bits).again
-                                           : none;
-    per_class[i] = least(c.forward, c.backward, again, l);
+    times[i] = least(c.forward, l) + least(c.backward, l);
+    if (full) times[i] += least(c.forward, l);
+    if (recompute != 0) times[i] += least(c.under(recompute, l.offload_modules.bits).again, l);
   }
-  const Sums embedding = least(s.embedding_forward, s.embedding_backward, none, l);
-  const Sums head = least(s.head_forward, s.head_backward, none, l);
-  const Sums mtp = least(s.mtp_forward, s.mtp_backward, none, l);
-  ScheduleTimes& t = bound_times_;
-  t.forward.clear();
-  t.backward.clear();
-  for (const StageCounts& stage : m.stages) {
-    Sums sum;
-    for (std::size_t c = 0; c < s.classes.size(); ++c) {
-      sum.forward += stage.layers[c] * per_class[c].forward;
-      sum.backward += stage.layers[c] * per_class[c].backward;
-    }
-    const double heads = stage.mtp_depths + (stage.loss ? 1 : 0);
-    sum.forward += (stage.embedding ? embedding.forward : 0) + heads * head.forward +
-                   stage.mtp_depths * mtp.forward;
-    sum.backward += (stage.embedding ? embedding.backward : 0) + heads * head.backward +
-                    stage.mtp_depths * mtp.backward;
-    t.forward.push_back(sum.forward);
-    t.backward.push_back(sum.backward);
-  }
-  return makespan_bound(schedule_shape(l, m.microbatches), t) + m.least_tail;
+  const auto end = [&](StageEnd which) -> double& { return times[kMaxClasses + which]; };
+  end(kEmbedding) = least(s.embedding_forward, l) + least(s.embedding_backward, l);
+  end(kHead) = least(s.head_forward, l) + least(s.head_backward, l);
+  end(kMtpExtra) = least(s.mtp_forward, l) + least(s.mtp_backward, l);
+  return m.pipeline->busy_bound(m.microbatches, times) + m.least_tail;
 }
 
 }  // namespace moecast

@@ -37,11 +37,15 @@ class Evaluator {
   /// Why the last evaluate() had no plan.
   [[nodiscard]] const Diagnostics& plan_problems() const { return plan_problems_; }
 
+  // What evaluate() is made of, for a search that asks about many layouts of one mesh.
+  const ShardTables& shard(const Layout& l);
+  /// nullptr when there is no plan. Valid until another mesh is asked for.
+  const MeshTables* mesh(const Layout& l);
+  /// Reads of the layout: EP overlap, shared-expert overlap, recomputation.
+  double bound(const Layout& l, const ShardTables& shard, const MeshTables& mesh) const;
+
  private:
   struct Exact;
-  const ShardTables& shard(const Layout& l);
-  const MeshTables* mesh(const Layout& l);
-  double bound(const Layout& l, const ShardTables& shard, const MeshTables& mesh) const;
   Exact exact(const Layout& l, const ShardTables& shard, const MeshTables& mesh) const;
   void price_pairs(const Layout& l, const ShardTables& shard, const MeshTables& mesh,
                    Exact& e) const;
@@ -55,7 +59,6 @@ class Evaluator {
   std::unordered_map<ShardKey, std::unique_ptr<ShardTables>, KeyHash> shards_;
   std::unique_ptr<MeshTables> mesh_;
   MeshCache mesh_cache_;
-  mutable ScheduleTimes bound_times_;  ///< scratch of bound()
   Diagnostics plan_problems_;
 };
 

@@ -29,9 +29,10 @@ double offload_exposed(const Problem& p, const Layout& l, const ShardTables& s,
   if (l.offload_modules.empty() && l.cpu_offloading_num_layers == 0) return 0;
   const std::uint16_t recompute = selective_modules(l);
   double moved = 0;
-  for (std::size_t i = 0; i < stage.order.size(); ++i) {
-    const ClassUnder& u = s.classes[static_cast<std::size_t>(stage.order[i])].under(
-        recompute, l.offload_modules.bits);
+  const std::vector<int> order = stage.order();
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    const ClassUnder& u =
+        s.classes[static_cast<std::size_t>(order[i])].under(recompute, l.offload_modules.bits);
     moved += static_cast<int>(i) < l.cpu_offloading_num_layers ? u.stored
                                                                : u.offloadable * l.offload_fraction;
   }
@@ -48,10 +49,10 @@ FsdpTraffic fsdp_traffic(const Problem& p, const Layout& l, const StageCounts& s
   FsdpTraffic t;
   if (l.fsdp == FsdpSharding::none) return t;
   RankParams params;
-  for (const int cls : stage.order) {
-    const RankParams layer = layer_rank_params(p, l, p.classes[static_cast<std::size_t>(cls)]);
-    params.dense += layer.dense;
-    params.expert += layer.expert;
+  for (std::size_t cls = 0; cls < stage.layers.size(); ++cls) {
+    const RankParams layer = layer_rank_params(p, l, p.classes[cls]);
+    params.dense += stage.layers[cls] * layer.dense;
+    params.expert += stage.layers[cls] * layer.expert;
   }
   const TailCosts costs = tail_costs(p, l, params);
   t.gather = costs.gather;
@@ -84,12 +85,12 @@ void Evaluator::price_pairs(const Layout& l, const ShardTables& s, const MeshTab
       for (int b = 0; b < l.vpp; ++b) {
         const std::size_t fi = static_cast<std::size_t>(r * l.vpp + f),
                           bi = static_cast<std::size_t>(r * l.vpp + b);
-        const auto [at, fresh] = priced.try_emplace({m.content[fi], m.content[bi]});
+        const auto [at, fresh] = priced.try_emplace({m.pipeline->content[fi], m.pipeline->content[bi]});
         if (fresh) {
           const Spent pair = overlapped_time(p_, e.stages[fi], e.stages[bi], e.flags);
-          const FsdpTraffic fsdp = fsdp_traffic(p_, l, m.stages[fi]);
+          const FsdpTraffic fsdp = fsdp_traffic(p_, l, m.stages()[fi]);
           at->second =
-              with_fsdp(with_offload(pair, offload_exposed(p_, l, s, m.stages[fi], pair.duration)),
+              with_fsdp(with_offload(pair, offload_exposed(p_, l, s, m.stages()[fi], pair.duration)),
                         2 * fsdp.gather + fsdp.scatter);
         }
         e.both.push_back(at->second);
@@ -120,17 +121,18 @@ Evaluator::Exact Evaluator::exact(const Layout& l, const ShardTables& s,
   const IssuedLayer *embedding = &e.layers[2 * classes], *head = embedding + 1,
                     *mtp_extra = embedding + 2;
 
-  for (const StageCounts& stage : m.stages) {
+  for (const StageCounts& stage : m.stages()) {
     IssuedStage list;
     if (stage.embedding) list.push_back(embedding);
+    const std::vector<int> order = stage.order();
     const std::size_t decoder =
-        stage.order.size() - static_cast<std::size_t>(stage.mtp_depths) * p_.mtp_classes.size();
-    for (std::size_t i = 0; i < stage.order.size(); ++i) {
+        order.size() - static_cast<std::size_t>(stage.mtp_depths) * p_.mtp_classes.size();
+    for (std::size_t i = 0; i < order.size(); ++i) {
       const bool first_of_depth =
           i >= decoder && (i - decoder) % std::max<std::size_t>(1, p_.mtp_classes.size()) == 0;
       if (first_of_depth) list.push_back(mtp_extra);
       const bool plain = block && static_cast<int>(i) >= l.recompute_num_layers;
-      list.push_back(&e.layers[static_cast<std::size_t>(stage.order[i]) + (plain ? classes : 0)]);
+      list.push_back(&e.layers[static_cast<std::size_t>(order[i]) + (plain ? classes : 0)]);
     }
     for (int d = 0; d < stage.mtp_depths + (stage.loss ? 1 : 0); ++d) list.push_back(head);
     e.stages.push_back(std::move(list));
@@ -139,16 +141,16 @@ Evaluator::Exact Evaluator::exact(const Layout& l, const ShardTables& s,
   e.shape = schedule_shape(l, m.microbatches);
   const bool drained = l.pp > 1 && l.vpp == 1;
   std::map<int, StageTime> priced;
-  for (std::size_t i = 0; i < m.stages.size(); ++i) {
-    const auto [at, fresh] = priced.try_emplace(m.content[i]);
+  for (std::size_t i = 0; i < m.stages().size(); ++i) {
+    const auto [at, fresh] = priced.try_emplace(m.pipeline->content[i]);
     if (fresh) {
       StageTime& t = at->second;
       t = stage_time(p_, e.stages[i], drained && !e.flags.full_graph, e.flags.shared_overlap);
       t.forward =
-          with_offload(t.forward, offload_exposed(p_, l, s, m.stages[i], t.forward.duration));
+          with_offload(t.forward, offload_exposed(p_, l, s, m.stages()[i], t.forward.duration));
       t.backward =
-          with_offload(t.backward, offload_exposed(p_, l, s, m.stages[i], t.backward.duration));
-      const FsdpTraffic fsdp = fsdp_traffic(p_, l, m.stages[i]);
+          with_offload(t.backward, offload_exposed(p_, l, s, m.stages()[i], t.backward.duration));
+      const FsdpTraffic fsdp = fsdp_traffic(p_, l, m.stages()[i]);
       t.forward = with_fsdp(t.forward, fsdp.gather);
       t.backward = with_fsdp(t.backward, fsdp.gather + fsdp.scatter);
     }

@@ -7,7 +7,7 @@
 namespace moecast {
 namespace {
 
-constexpr auto kMoe = mask(RecomputeModule::moe);
+constexpr auto kMoeBlock = mask(RecomputeModule::moe);
 
 void save_mlp_norm(SavedWriter& w, std::uint16_t dropped_by, bool plain_output) {
   const Dims& d = w.dims;
@@ -54,7 +54,7 @@ void save_router(SavedWriter& w) {
   const double kept = 5 * E;
   w.memory.attributes = kept * d.n;
   w.save("router probs and map", kept * d.n, 0, 0, "5E n");
-  w.save("router scores, top-k, index maps", (per_token - kept) * d.n, kMoe, 0,
+  w.save("router scores, top-k, index maps", (per_token - kept) * d.n, kMoeBlock, 0,
          "(12E + 4E aux + 12k) n");
 }
 
@@ -63,13 +63,13 @@ void save_experts(SavedWriter& w) {
   const double R = d.rows_held, f = d.expert_ffn, hx = d.expert_width;
   const bool local = !w.problem.features.transformer_engine;
   const auto group = mask(OffloadModule::fused_group_mlp);
-  w.save("expert fc1 input", w.linear_input_bytes() * hx * R, kMoe,
+  w.save("expert fc1 input", w.linear_input_bytes() * hx * R, kMoeBlock,
          static_cast<std::uint16_t>(mask(OffloadModule::expert_fc1) | group), "2 hx R");
-  w.save("expert fc1 output", 2 * d.glu * f * R, kMoe,
+  w.save("expert fc1 output", 2 * d.glu * f * R, kMoeBlock,
          static_cast<std::uint16_t>(mask(OffloadModule::moe_act) | group), "2u fe R");
   w.save("moe act output", w.linear_input_bytes() * f * R,
-         static_cast<std::uint16_t>(kMoe | mask(RecomputeModule::moe_act)), group, "2 fe R");
-  w.save("routed probs", 4 * R, kMoe, 0, "4R");
+         static_cast<std::uint16_t>(kMoeBlock | mask(RecomputeModule::moe_act)), group, "2 fe R");
+  w.save("routed probs", 4 * R, kMoeBlock, 0, "4R");
 
   const double dy = 2 * d.h * d.n;
   const double e = std::max(1.0, d.local_experts);
@@ -115,7 +115,7 @@ void save_shared(SavedWriter& w) {
   const Dims& d = w.dims;
   const double sh = w.problem.model.moe.moe_shared_expert_intermediate_size;
   if (sh == 0) return;
-  const auto dropped = static_cast<std::uint16_t>(kMoe | mask(RecomputeModule::shared_experts));
+  const auto dropped = static_cast<std::uint16_t>(kMoeBlock | mask(RecomputeModule::shared_experts));
   w.save("shared fc1 output", 2 * d.glu * sh * d.N / d.t, dropped, 0, "2u sh N / t");
   w.save("shared activation output", w.linear_input_bytes() * sh * d.N / d.t, dropped, 0,
          "2 sh N / t");
@@ -126,7 +126,7 @@ void save_shared(SavedWriter& w) {
 void save_latent(SavedWriter& w) {
   const Dims& d = w.dims;
   if (w.problem.model.moe.moe_latent_size == 0) return;
-  w.save("latent tokens in and out", 4 * d.expert_width * d.n, kMoe, 0, "4 z n");
+  w.save("latent tokens in and out", 4 * d.expert_width * d.n, kMoeBlock, 0, "4 z n");
 }
 
 }  // namespace
@@ -144,6 +144,16 @@ double LayerMemory::captured(std::uint16_t recompute, std::uint8_t modules) cons
   for (const SavedTensor& t : saved) {
     if ((t.dropped_by & recompute) == 0 && (t.captured_by & modules) != 0) sum += t.bytes;
   }
+  return sum;
+}
+
+/// The whole MoE block returns with its input's gradient; outputs that were discarded return beside
+/// their copies.
+double LayerMemory::rebuilt(std::uint16_t recompute) const {
+  double sum = 0;
+  if ((recompute & kMoeBlock) != 0 && leftover > 0) sum += stored(0) - stored(kMoeBlock) + input;
+  if ((recompute & mask(RecomputeModule::moe_act)) != 0) sum += refill_moe_act;
+  if ((recompute & mask(RecomputeModule::layernorm)) != 0) sum += refill_norms;
   return sum;
 }
 

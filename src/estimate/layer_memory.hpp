@@ -45,6 +45,8 @@ struct LayerMemory {
   double refill_moe_act = 0, refill_norms = 0;  ///< second copies while discarded outputs return
   [[nodiscard]] double stored(std::uint16_t recompute) const;
   [[nodiscard]] double offloadable(std::uint16_t recompute, std::uint16_t offload) const;
+  /// Transient of selective recomputation in this layer's backward.
+  [[nodiscard]] double rebuilt(std::uint16_t recompute) const;
   /// Part of stored() that graphs of these modules capture (0xff: all).
   [[nodiscard]] double captured(std::uint16_t recompute, std::uint8_t modules) const;
 };

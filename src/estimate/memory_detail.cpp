@@ -43,7 +43,7 @@ void LayoutMemory::add_layers(MemoryItem& tree, const StageCounts& stage, int ch
                                  microbatches));
     const std::vector<SavedTensor>& saved = shard_.classes[cls].memory.saved;
     if (full_) {
-      node.children.push_back(item("layer input", recomputed_[cls].stored * count, count, "2hn"));
+      node.children.push_back(item("layer input", whole_[cls].stored * count, count, "2hn"));
     } else {
       for (const SavedTensor& t : saved) {
         if ((t.dropped_by & recompute_) == 0)
@@ -55,25 +55,26 @@ void LayoutMemory::add_layers(MemoryItem& tree, const StageCounts& stage, int ch
     for (const MemoryItem& child : node.children) node.bytes += child.bytes;
     tree.children.push_back(std::move(node));
   }
-  const double mtp = mtp_inputs(stage) * microbatches;
+  const double mtp = stage.mtp_depths * mtp_input() * microbatches;
   if (mtp > 0)
     tree.children.push_back(item("MTP inputs, norms and projection", mtp,
                                  stage.mtp_depths * microbatches, "12hn per depth"));
 }
 
-void LayoutMemory::add_detail(MemoryItem& tree, int rank, const RankPeak& peak, double in_flight,
-                              const std::vector<int>& alive) const {
+void LayoutMemory::add_detail(MemoryItem& tree, int rank, const RankPeak& peak,
+                              const RankActivations& a) const {
   const RankParams& params = mesh_.params[static_cast<std::size_t>(rank)];
   const RankStateTerms state = rank_state_terms(p_, l_, params, rank);
   tree = item("allocated at the peak", peak.allocated());
   auto optimizer = group("optimizer", state.master);
   add(optimizer, state.moments);
   auto activations = item("activations alive at the peak", peak.stored);
-  if (peak.stored >= in_flight && in_flight > 0) {
+  if (peak.stored >= a.in_flight && a.in_flight > 0) {
+    const int* count = alive().vector(rank, a.vector);
     for (int c = 0; c < l_.vpp; ++c)
-      add_layers(activations, mesh_.stages[static_cast<std::size_t>(rank * l_.vpp + c)], c,
-                 alive[static_cast<std::size_t>(c)]);
-    const double rest = peak.stored - in_flight;
+      add_layers(activations, mesh_.stages()[static_cast<std::size_t>(rank * l_.vpp + c)], c,
+                 count[c]);
+    const double rest = peak.stored - a.in_flight;
     if (rest > 0)
       activations.children.push_back(item("final norm, losses of MTP depths", rest, 0,
                                           "4hn + a loss's kept logits per MTP depth"));
@@ -84,7 +85,7 @@ void LayoutMemory::add_detail(MemoryItem& tree, int rank, const RankPeak& peak, 
       std::move(optimizer),
       std::move(activations),
       item("moment", peak.transient, 0, fmt::format("{}: {}", peak.moment, peak.formula)),
-      group("dispatcher buffers", dispatcher_terms(p_, l_, shard_.dims)),
+      group("dispatcher buffers", dispatcher_terms(p_, shard_key(l_), shard_.dims)),
       item("CUDA graph buffers", peak.cuda_graph, 0, "2 hx n k per captured layer"),
       group("workspaces", workspace_terms(p_, l_, shard_.dims, params, rank)),
       group("not in the sum: outside the allocator", outside_allocator_terms(p_, l_)),

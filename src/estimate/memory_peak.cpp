@@ -1,24 +1,26 @@
 #include "estimate/memory_peak.hpp"
 
 #include <algorithm>
+#include <limits>
 
 namespace moecast {
-namespace {
 
-struct Moment {
+struct LayoutMemory::Moment {
   double stored = 0, transient = 0;
   const char* name = "forward";
   const char* formula = "2hn";
   [[nodiscard]] double bytes() const { return stored + transient; }
+  void consider(const Moment& other) {
+    if (other.bytes() > bytes()) *this = other;
+  }
 };
-void consider(Moment& best, const Moment& other) {
-  if (other.bytes() > best.bytes()) best = other;
+
+double reserved_bytes(const Problem& p, const MeshTables& mesh, double allocated) {
+  return allocated * (1 + p.fragmentation) + mesh.outside;
 }
 
-}  // namespace
-
-double reserved_bytes(const Problem& p, const Layout& l, double allocated) {
-  return allocated * (1 + p.fragmentation) + outside_allocator_terms(p, l).total();
+GraphUse graph_use(const Layout& l) {
+  return {captured_modules(l), l.cuda_graph_impl == CudaGraphImpl::full_iteration};
 }
 
 LayoutMemory::LayoutMemory(const Problem& p, const Layout& l, const ShardTables& shard,
@@ -28,20 +30,20 @@ LayoutMemory::LayoutMemory(const Problem& p, const Layout& l, const ShardTables&
       shard_(shard),
       mesh_(mesh),
       full_(l.recompute_granularity == RecomputeGranularity::full),
-      layered_(full_ || l.cpu_offloading_num_layers > 0),
-      recompute_(selective_modules(l)),
-      graph_(captured_modules(l)),
-      dispatcher_(dispatcher_terms(p, l, shard.dims).total()) {
+      recompute_(selective_modules(l)) {
+  constexpr int kAll = std::numeric_limits<int>::max();
+  const bool block = full_ && l.recompute_method == RecomputeMethod::block;
+  layered_ = block || l.cpu_offloading_num_layers > 0;
+  if (full_) recomputed_ = block ? l.recompute_num_layers : kAll;
   for (std::size_t i = 0; i < shard.classes.size(); ++i) {
     const ClassTable& c = shard.classes[i];
     const ClassUnder& u = c.under(recompute_, l.offload_modules.bits);
     LayerBytes& b = selective_[i];
     b.offloaded = u.offloadable * l.offload_fraction;
     b.stored = u.stored - b.offloaded;
-    b.rebuild = rebuilt_selectively(c.memory);
-    if (graph_ != 0) b.captured = c.memory.captured(recompute_, graph_);
+    b.rebuild = u.rebuild;
     if (!full_) continue;
-    LayerBytes& f = recomputed_[i];
+    LayerBytes& f = whole_[i];
     f.stored = c.memory.input;
     f.rebuild = c.memory.stored(0) - c.memory.attributes;
     if (l.recompute_method == RecomputeMethod::uniform && l.recompute_num_layers > 1) {
@@ -51,196 +53,221 @@ LayoutMemory::LayoutMemory(const Problem& p, const Layout& l, const ShardTables&
   }
 }
 
-/// Transient of selective recomputation in one layer's backward: the whole MoE block returns with
-/// its input's gradient; outputs that were discarded return beside their copies.
-double LayoutMemory::rebuilt_selectively(const LayerMemory& m) const {
-  const auto has = [&](RecomputeModule module) { return (recompute_ & mask(module)) != 0; };
-  double sum = 0;
-  if (has(RecomputeModule::moe) && m.leftover > 0)
-    sum += m.stored(0) - m.stored(mask(RecomputeModule::moe)) + m.input;
-  if (has(RecomputeModule::moe_act)) sum += m.refill_moe_act;
-  if (has(RecomputeModule::layernorm)) sum += m.refill_norms;
-  return sum;
-}
-
-/// The dispatcher's attributes, and behind recomputed MoE blocks the input and its gradient that
-/// the held probabilities keep alive until the block runs again (bench/memory_probe).
-double LayoutMemory::between_steps(const StageCounts& stage) const {
-  double share = leaves_graph(0) ? 1 : 0;  // of the chunk's layers that are recomputed
-  if (full_ && l_.recompute_method == RecomputeMethod::block && !stage.order.empty())
-    share = std::min(1.0, l_.recompute_num_layers / static_cast<double>(stage.order.size()));
-  double sum = 0;
-  for (std::size_t c = 0; c < stage.layers.size(); ++c) {
-    const LayerMemory& m = shard_.classes[c].memory;
-    sum += stage.layers[c] * (m.attributes + share * m.leftover);
+/// Uniform recomputes all layers, block the first recompute_num_layers of each chunk; layer offload
+/// moves the first cpu_offloading_num_layers.
+template <typename F>
+void LayoutMemory::backwards(const StageCounts& stage, F f) const {
+  const int moved = l_.cpu_offloading_num_layers;
+  int end = stage.total;
+  for (auto run = stage.runs.rbegin(); run != stage.runs.rend(); ++run) {
+    const int begin = end - run->count;
+    const auto cls = static_cast<std::size_t>(run->cls);
+    while (end > begin) {  // a run may be cut where recomputation or offload ends
+      int from = begin;
+      if (recomputed_ < end) from = std::max(from, recomputed_);
+      if (moved < end) from = std::max(from, moved);
+      const bool again = full_ && end <= recomputed_;
+      f(Piece{again ? whole_[cls] : selective_[cls], end <= moved, again, run->cls, end - from});
+      end = from;
+    }
   }
-  return sum;
-}
-bool LayoutMemory::leaves_graph(std::size_t index) const {
-  return full_ ? recomputed_whole(index) : (recompute_ & mask(RecomputeModule::moe)) != 0;
-}
-bool LayoutMemory::recomputed_whole(std::size_t index) const {
-  return full_ && (l_.recompute_method != RecomputeMethod::block ||
-                   static_cast<int>(index) < l_.recompute_num_layers);
-}
-
-/// Layer `index` of a chunk: uniform recomputes all, block the first recompute_num_layers of each
-/// chunk.
-LayerBytes LayoutMemory::layer(const StageCounts& stage, std::size_t index) const {
-  const auto cls = static_cast<std::size_t>(stage.order[index]);
-  LayerBytes b = recomputed_whole(index) ? recomputed_[cls] : selective_[cls];
-  if (static_cast<int>(index) < l_.cpu_offloading_num_layers) {
-    b.offloaded += b.stored;
-    b.stored = 0;
-  }
-  return b;
 }
 
 /// MTP keeps its concatenated input, norms and projection per depth.
-double LayoutMemory::mtp_inputs(const StageCounts& stage) const {
-  return stage.mtp_depths * (8 + 4) * shard_.dims.h * shard_.dims.n;
-}
-
 double LayoutMemory::chunk(const StageCounts& stage) const {
-  double sum = mtp_inputs(stage);
-  if (layered_) {
-    for (std::size_t i = 0; i < stage.order.size(); ++i) sum += layer(stage, i).stored;
-  } else {
-    for (std::size_t c = 0; c < stage.layers.size(); ++c)
-      sum += stage.layers[c] * selective_[c].stored;
-  }
+  double sum = stage.mtp_depths * mtp_input();
+  backwards(stage, [&](const Piece& piece) { sum += piece.count * piece.stored(); });
   return sum;
 }
 
 double LayoutMemory::chunk_offloaded(const StageCounts& stage) const {
   double sum = 0;
-  for (std::size_t i = 0; i < stage.order.size(); ++i) sum += layer(stage, i).offloaded;
+  backwards(stage, [&](const Piece& piece) { sum += piece.count * piece.offloaded(); });
   return sum;
 }
 
-/// Activations of a chunk that graph pools hold from capture on.
-double LayoutMemory::captured(const StageCounts& stage) const {
-  double sum = 0;
-  for (std::size_t c = 0; c < stage.layers.size(); ++c)
-    sum += stage.layers[c] * selective_[c].captured;
-  return sum;
+/// The dispatcher's attributes, and behind recomputed MoE blocks the input and its gradient that
+/// the held probabilities keep alive until the block runs again (bench/memory_probe).
+double LayoutMemory::between_steps(int rank) const {
+  const auto i = static_cast<std::size_t>(rank);
+  double sum = 0, left = 0;
+  for (std::size_t c = 0; c < shard_.classes.size(); ++c)
+    sum += mesh_.pipeline->layers[i][c] * shard_.classes[c].memory.attributes;
+  if (!leaves_graph(recomputed_ > 0)) return sum;
+  for (int c = 0; c < l_.vpp; ++c) {
+    const StageCounts& stage = mesh_.stages()[i * static_cast<std::size_t>(l_.vpp) +
+                                              static_cast<std::size_t>(c)];
+    // of the chunk's layers that are recomputed
+    const double share =
+        full_ && stage.total > recomputed_ ? recomputed_ / static_cast<double>(stage.total) : 1;
+    for (std::size_t k = 0; k < stage.layers.size(); ++k)
+      left += share * stage.layers[k] * shard_.classes[k].memory.leftover;
+  }
+  return sum + left;
+}
+bool LayoutMemory::leaves_graph(bool recomputed_whole) const {
+  return full_ ? recomputed_whole : (recompute_ & mask(RecomputeModule::moe)) != 0;
 }
 
-/// Static outputs of a chunk's graphs that eager execution would not keep: alltoall's permuted rows
-/// wait in their buffer for the exchange (memory.md section 7).
-double LayoutMemory::graph_buffers(const StageCounts& stage) const {
-  if (graph_ == 0 || (graph_ & mask(GraphModule::moe_preprocess)) == 0 ||
-      l_.dispatcher != Dispatcher::alltoall)
-    return 0;
-  double layers = 0;
-  for (std::size_t c = 0; c < stage.layers.size(); ++c)
-    layers += p_.classes[c].ffn == FfnKind::moe ? stage.layers[c] : 0;
-  const Dims& d = shard_.dims;
-  return layers * 2 * d.expert_width * d.n * p_.model.moe.moe_router_topk;
+/// Backward through the chunk that runs last: later layers are freed as earlier ones need their
+/// transients. Along equal layers the bytes are a convex function of the layer (freed activations
+/// fall, what recomputed blocks leave behind grows from the third on), so the first or the last of
+/// them is the worst.
+void LayoutMemory::layers_backward(const StageCounts& last, double stored, Moment& best,
+                                   double& pair) const {
+  double alive = stored;
+  int left = 0;  // recomputed MoE layers whose backward is over or running
+  backwards(last, [&](const Piece& piece) {
+    const LayerMemory& memory = shard_.classes[static_cast<std::size_t>(piece.cls)].memory;
+    const double rebuild = piece.bytes.rebuild;
+    const bool again = rebuild > 0;
+    const bool leaves = memory.leftover > 0 && leaves_graph(piece.recomputed_whole);
+    const bool combine = again && memory.forward_combine > memory.backward.bytes;
+    const double transient = rebuild + (combine ? memory.forward_combine : memory.backward.bytes);
+    const double freed = leaves && full_ ? 0 : piece.stored();  // a recomputed layer's input stays
+    for (const int i : {0, piece.count - 1}) {
+      const double behind = leaves ? std::max(0, left + i - 1) * memory.input : 0;
+      best.consider({alive - i * freed + behind, transient,
+                     again ? "recomputed layer's backward" : "layer backward",
+                     combine ? kCombineFormula : memory.backward.formula});
+    }
+    if (l_.dispatcher == Dispatcher::alltoall)
+      best.consider({stored, memory.forward_combine, "MoE combine of the forward", kCombineFormula});
+    left += leaves ? piece.count : 0;
+    alive -= piece.count * freed;
+    pair = std::max(pair, piece.stored());
+  });
 }
 
 /// The largest of the named moments (memory_peaks 2.24), in steady state and in step 1.
-void LayoutMemory::moments(const StageCounts& last, double stored, const RankState& state,
-                           double captured, double kept, RankPeak& peak) const {
+void LayoutMemory::moments(const StageCounts& last, const RankState& state,
+                           RankActivations& a) const {
   const Dims& d = shard_.dims;
-  Moment best{stored, 2 * d.h * d.n};
+  RankPeak& peak = a.peak;
+  Moment best{a.in_flight, 2 * d.h * d.n};
   if (last.loss) {
     const HeadMemory& h = shard_.head_memory;
-    const double alive = stored + h.stored + p_.model.mtp_num_layers * h.mtp;
-    consider(best, {alive, h.loss, "loss", h.loss_formula});
-    consider(best, {alive, h.out_layer, "output layer backward", h.out_layer_formula});
+    const double alive = a.in_flight + h.stored + p_.model.mtp_num_layers * h.mtp;
+    best.consider({alive, h.loss, "loss", h.loss_formula});
+    best.consider({alive, h.out_layer, "output layer backward", h.out_layer_formula});
   }
-  // backward through the chunk that runs last: later layers are freed as earlier ones need their
-  // transients
-  double alive = stored, pair = 0;
-  int left = 0;  // recomputed MoE layers whose backward is over or running
-  for (std::size_t i = last.order.size(); i-- > 0;) {
-    const LayerMemory& memory = shard_.classes[static_cast<std::size_t>(last.order[i])].memory;
-    const LayerBytes bytes = layer(last, i);
-    const bool again = bytes.rebuild > 0, leaves = memory.leftover > 0 && leaves_graph(i);
-    left += leaves ? 1 : 0;
-    const double behind = leaves ? std::max(0, left - 2) * memory.input : 0;
-    const bool combine = again && memory.forward_combine > memory.backward.bytes;
-    consider(best, {alive + behind,
-                    bytes.rebuild + (combine ? memory.forward_combine : memory.backward.bytes),
-                    again ? "recomputed layer's backward" : "layer backward",
-                    combine ? kCombineFormula : memory.backward.formula});
-    if (l_.dispatcher == Dispatcher::alltoall)
-      consider(best,
-               {stored, memory.forward_combine, "MoE combine of the forward", kCombineFormula});
-    alive -= leaves && full_ ? 0 : bytes.stored;  // a recomputed layer's input stays
-    pair = std::max(pair, bytes.stored);
-  }
+  double pair = 0;
+  layers_backward(last, a.in_flight, best, pair);
   // EP overlap: forward and backward of one layer pair live together
   if (l_.overlap_moe_expert_parallel_comm)
-    consider(best, {best.stored, best.transient + pair, "overlapped layer pair",
-                    "the moment of one microbatch + one layer of the other"});
+    best.consider({best.stored, best.transient + pair, "overlapped layer pair",
+                   "the moment of one microbatch + one layer of the other"});
   // moments are created at the end of step 1, before any graph is captured
-  const double fixed = peak.allocated() - peak.cuda_graph;
-  const double step = kept + state.gradient_cast;
-  peak.before_graphs = fixed + std::max(best.bytes(), step);
-  peak.first_step = fixed + std::max(best.bytes() - state.moments, step);
-  peak.at_rest = state.total() + kept + (l_.sp() ? 2 * d.h * d.N : 0);
-  // graph pools keep what they captured; a full-iteration graph keeps its whole peak
-  const bool whole = l_.cuda_graph_impl == CudaGraphImpl::full_iteration;
-  consider(best, {whole ? best.bytes() : std::max(captured, kept), state.gradient_cast,
-                  "optimizer step", "4 B per element of the gradient shard"});
+  const double step = a.kept + state.gradient_cast;
+  peak.before_graphs = peak.held() + std::max(best.bytes(), step);
+  peak.first_step = peak.held() + std::max(best.bytes() - state.moments, step);
+  peak.at_rest = state.total() + a.kept + (l_.sp() ? 2 * d.h * d.N : 0);
   peak.stored = best.stored;
   peak.transient = best.transient;
   peak.moment = best.name;
   peak.formula = best.formula;
+  a.optimizer_step = state.gradient_cast;
+}
+
+/// All layers of a class alike.
+void LayoutMemory::stored(int rank, RankActivations& a) const {
+  const auto& bytes = full_ ? whole_ : selective_;
+  for (const InFlight::Row& row : in_flight().rows[static_cast<std::size_t>(rank)]) {
+    double sum = row.mtp_depths * mtp_input(), moved = 0;
+    for (std::size_t c = 0; c < shard_.classes.size(); ++c) {
+      sum += row.layers[c] * bytes[c].stored;
+      moved += row.layers[c] * bytes[c].offloaded;
+    }
+    if (sum > a.in_flight) {
+      a.in_flight = sum;
+      a.vector = row.vector;
+    }
+    a.peak.host = std::max(a.peak.host, moved);
+  }
+}
+
+void LayoutMemory::stored_by_chunk(int rank, RankActivations& a) const {
+  const StageCounts* chunks = &mesh_.stages()[static_cast<std::size_t>(rank * l_.vpp)];
+  std::vector<double> bytes_of, offloaded;
+  for (int c = 0; c < l_.vpp; ++c) {
+    bytes_of.push_back(chunk(chunks[c]));
+    offloaded.push_back(chunk_offloaded(chunks[c]));
+  }
+  for (std::size_t v = 0; v < alive().size(rank); ++v) {
+    const int* count = alive().vector(rank, v);
+    double sum = 0, moved = 0;
+    for (std::size_t c = 0; c < bytes_of.size(); ++c) {
+      sum += count[c] * bytes_of[c];
+      moved += count[c] * offloaded[c];
+    }
+    if (sum > a.in_flight) {
+      a.in_flight = sum;
+      a.vector = v;
+    }
+    a.peak.host = std::max(a.peak.host, moved);
+  }
+}
+
+RankActivations LayoutMemory::activations(int rank) const {
+  const auto i = static_cast<std::size_t>(rank);
+  const RankState& state = mesh_.states[i];
+  RankActivations a;
+  a.peak.weights = state.weights;
+  a.peak.gradients = state.gradients;
+  a.peak.optimizer = state.optimizer;
+  a.peak.dispatcher = shard_.dispatcher_bytes;
+  a.peak.workspace = mesh_.workspace[i];
+
+  a.kept = between_steps(rank);
+  layered_ ? stored_by_chunk(rank, a) : stored(rank, a);
+  a.peak.host += state.host;
+  moments(mesh_.stages()[(i + 1) * static_cast<std::size_t>(l_.vpp) - 1], state, a);
+  // static outputs that eager execution would not keep: alltoall's permuted rows wait in their
+  // buffer for the exchange (memory.md section 7)
+  if (l_.dispatcher == Dispatcher::alltoall) {
+    a.graph_buffers = in_flight().moe_layers[i] * 2.0 * shard_.dims.expert_width * shard_.dims.n *
+                      p_.model.moe.moe_router_topk;
+  }
+  return a;
+}
+
+double LayoutMemory::pinned_by_graphs(int rank, std::uint8_t modules) const {
+  std::array<double, kMaxClasses> captured{};
+  for (std::size_t c = 0; c < shard_.classes.size(); ++c)
+    captured[c] = shard_.classes[c].memory.captured(recompute_, modules);
+  const StageCounts* chunks = &mesh_.stages()[static_cast<std::size_t>(rank * l_.vpp)];
+  double pinned = 0;
+  for (std::size_t v = 0; v < alive().size(rank); ++v) {
+    double all = 0, sum = 0;
+    for (int c = 0; c < l_.vpp; ++c) {
+      const int count = alive().vector(rank, v)[c];
+      sum += count * chunk(chunks[c]);
+      for (std::size_t k = 0; k < chunks[c].layers.size(); ++k)
+        all += count * (chunks[c].layers[k] * captured[k]);
+    }
+    pinned = std::max(pinned, std::min(all, sum));
+  }
+  return pinned;
+}
+
+RankPeak LayoutMemory::with_graphs(int rank, const RankActivations& a, GraphUse graphs) const {
+  RankPeak peak = a.peak;
+  peak.cuda_graph = graph_buffers(a, graphs);
+  const double pinned = asks_graph_pools(a, graphs) ? pinned_by_graphs(rank, graphs.modules) : 0;
+  const double kept = kept_by_graphs(a, graphs, pinned);
+  if (kept + a.optimizer_step > peak.stored + peak.transient) {
+    peak.stored = kept;
+    peak.transient = a.optimizer_step;
+    peak.moment = "optimizer step";
+    peak.formula = "4 B per element of the gradient shard";
+  }
+  return peak;
 }
 
 RankPeak LayoutMemory::rank_peak(int rank, MemoryItem* detail) const {
-  const RankState& state = mesh_.states[static_cast<std::size_t>(rank)];
-  RankPeak peak;
-  peak.weights = state.weights;
-  peak.gradients = state.gradients;
-  peak.optimizer = state.optimizer;
-  peak.dispatcher = dispatcher_;
-  peak.workspace =
-      workspace_terms(p_, l_, shard_.dims, mesh_.params[static_cast<std::size_t>(rank)], rank)
-          .total();
-  peak.host = state.host;
-
-  const StageCounts* chunks = &mesh_.stages[static_cast<std::size_t>(rank * l_.vpp)];
-  const bool offloads = !l_.offload_modules.empty() || l_.cpu_offloading_num_layers > 0;
-  std::array<double, 64> bytes_of{}, offloaded{}, captured_of{}, buffers_of{};
-  const int vpp = std::min(l_.vpp, 64);
-  for (int c = 0; c < vpp; ++c) {
-    bytes_of[static_cast<std::size_t>(c)] = chunk(chunks[c]);
-    if (offloads) offloaded[static_cast<std::size_t>(c)] = chunk_offloaded(chunks[c]);
-    if (graph_ == 0) continue;
-    captured_of[static_cast<std::size_t>(c)] = captured(chunks[c]);
-    buffers_of[static_cast<std::size_t>(c)] = graph_buffers(chunks[c]);
-  }
-  const auto& vectors =
-      (l_.overlap_moe_expert_parallel_comm ? mesh_.alive_overlap
-                                           : mesh_.alive)[static_cast<std::size_t>(rank)];
-  double stored = 0, host = 0, pinned = 0;
-  const std::vector<int>* at_peak = &vectors.front();
-  for (const auto& alive : vectors) {
-    double sum = 0, moved = 0, graph = 0, capture = 0;
-    for (int c = 0; c < vpp; ++c) {
-      const int count = alive[static_cast<std::size_t>(c)];
-      sum += count * bytes_of[static_cast<std::size_t>(c)];
-      moved += count * offloaded[static_cast<std::size_t>(c)];
-      graph += count * buffers_of[static_cast<std::size_t>(c)];
-      capture += count * captured_of[static_cast<std::size_t>(c)];
-    }
-    if (sum > stored) {
-      stored = sum;
-      at_peak = &alive;
-    }
-    host = std::max(host, moved);
-    pinned = std::max(pinned, std::min(capture, sum));  // full recomputation keeps less
-    peak.cuda_graph = std::max(peak.cuda_graph, graph);
-  }
-  peak.host += host;
-  double kept = 0;
-  for (int c = 0; c < vpp; ++c) kept += between_steps(chunks[c]);
-  moments(chunks[vpp - 1], stored, state, pinned, kept, peak);
-  if (detail != nullptr) add_detail(*detail, rank, peak, stored, *at_peak);
+  const RankActivations a = activations(rank);
+  const RankPeak peak = with_graphs(rank, a, graph_use(l_));
+  if (detail != nullptr) add_detail(*detail, rank, peak, a);
   return peak;
 }
 

@@ -9,22 +9,13 @@
 namespace moecast {
 namespace {
 
-/// Distinct (out, in) shapes of the linears on a rank. TransformerEngine caches one dummy gradient
-/// per shape for gradient accumulation fusion (module/base.py get_dummy_wgrad); a grouped linear
-/// counts one expert's shape.
+/// (out, in) shapes of the linears of a part; a grouped linear counts one expert's shape.
 class LinearShapes {
  public:
   void add(double out, double in) {
-    if (out > 0 && in > 0) shapes_.insert({out, in});
+    if (out > 0 && in > 0) shapes.emplace_back(out, in);
   }
-  [[nodiscard]] double elements() const {
-    double sum = 0;
-    for (const auto& [out, in] : shapes_) sum += out * in;
-    return sum;
-  }
-
- private:
-  std::set<std::pair<double, double>> shapes_;
+  std::vector<std::pair<double, double>> shapes;
 };
 
 void mixer_shapes(LinearShapes& s, const ModelSpec& model, const Mixer& m, double t) {
@@ -111,47 +102,63 @@ RankParams layer_rank_params(const Problem& p, const Layout& l, const LayerKind&
   return r;
 }
 
-RankParams rank_params(const Problem& p, const Layout& l, const PipelinePlan& plan, int pp_rank) {
+ParamTables::ParamTables(const Problem& p, const Layout& l) {
   const ModelSpec& m = p.model;
-  const double vocab = static_cast<double>(padded_vocab_size(m, l.tp)) / l.tp * m.hidden_size;
+  for (const LayerKind& kind : p.classes) {
+    LinearShapes shapes;
+    layer_shapes(shapes, p, l, kind);
+    parts_.push_back({layer_rank_params(p, l, kind), std::move(shapes.shapes)});
+  }
+  const double h = m.hidden_size, extra = m.mtp_num_layers > 0 ? mtp_extra_params(m).on_rank(l.tp) : 0;
+  parts_.push_back({{extra, 0, extra, 0, 0, 0}, {{h / l.tp, 2 * h}}});
+  vocabulary_ = static_cast<double>(padded_vocab_size(m, l.tp)) / l.tp * h;
+  parts_.push_back({{norm_params(m), 0, 0, 0, 0, 0}, {{vocabulary_ / h, h}}});
+}
+
+/// TransformerEngine caches one dummy gradient per shape for gradient accumulation fusion
+/// (module/base.py get_dummy_wgrad).
+double ParamTables::distinct_linears(std::uint32_t parts) const {
+  const auto [at, fresh] = distinct_.try_emplace(parts, 0.0);
+  if (!fresh) return at->second;
+  std::set<std::pair<double, double>> shapes;
+  for (std::size_t i = 0; i < parts_.size(); ++i) {
+    if ((parts >> i) & 1) shapes.insert(parts_[i].linears.begin(), parts_[i].linears.end());
+  }
+  for (const auto& [out, in] : shapes) at->second += out * in;
+  return at->second;
+}
+
+RankParams ParamTables::rank(const Problem& p, const PipelinePlan& plan, int pp_rank) const {
+  const ModelSpec& m = p.model;
+  const std::size_t mtp = p.classes.size(), loss = mtp + 1;
   RankParams r;
-  LinearShapes shapes;
-  bool has_embedding = false, has_loss = false;
-  const auto add = [&](const RankParams& part) {
-    r.dense += part.dense;
-    r.expert += part.expert;
-    r.dense_linear += part.dense_linear;
+  std::uint32_t held = 0;
+  const auto add = [&](std::size_t part) {
+    r.dense += parts_[part].params.dense;
+    r.expert += parts_[part].params.expert;
+    r.dense_linear += parts_[part].params.dense_linear;
+    held |= 1u << part;
   };
+  bool has_embedding = false, has_loss = false;
   for (int c = 0; c < plan.vpp; ++c) {
     const Stage& stage = plan.at(pp_rank, c);
-    for (const int layer : stage.layers) {
-      const LayerKind& kind = m.layers[static_cast<std::size_t>(layer)];
-      add(layer_rank_params(p, l, kind));
-      layer_shapes(shapes, p, l, kind);
-    }
-    if (stage.mtp) {
-      const int depths =
-          m.mtp_use_repeated_layer ? std::min(1, m.mtp_num_layers) : m.mtp_num_layers;
-      for (int d = 0; d < depths; ++d) {
-        for (const LayerKind& kind : m.mtp_pattern) {
-          add(layer_rank_params(p, l, kind));
-          layer_shapes(shapes, p, l, kind);
-        }
-        const double extra = mtp_extra_params(m).on_rank(l.tp);
-        add({extra, 0, extra, 0, 0, 0});
-        shapes.add(m.hidden_size / static_cast<double>(l.tp), 2.0 * m.hidden_size);
-      }
+    for (const int layer : stage.layers)
+      add(static_cast<std::size_t>(p.class_of_layer[static_cast<std::size_t>(layer)]));
+    const int depths = m.mtp_use_repeated_layer ? std::min(1, m.mtp_num_layers) : m.mtp_num_layers;
+    for (int d = 0; stage.mtp && d < depths; ++d) {
+      for (const int cls : p.mtp_classes) add(static_cast<std::size_t>(cls));
+      add(mtp);
     }
     has_embedding = has_embedding || stage.embedding || (stage.mtp && m.mtp_num_layers > 0);
     has_loss = has_loss || stage.loss;
   }
-  if (has_loss) r.dense += norm_params(m);
-  if (has_embedding) r.embedding = vocab;
+  if (has_loss) add(loss);
+  if (has_embedding) r.embedding = vocabulary_;
   // a tied output weight shares storage with the embedding of the same rank
-  if (has_loss && (m.untie_embeddings_and_output_weights || !has_embedding)) r.output_layer = vocab;
+  if (has_loss && (m.untie_embeddings_and_output_weights || !has_embedding))
+    r.output_layer = vocabulary_;
   r.dense += r.embedding + r.output_layer;
-  if (has_loss) shapes.add(vocab / m.hidden_size, m.hidden_size);
-  r.dummy_wgrad = p.features.transformer_engine ? shapes.elements() : 0;
+  r.dummy_wgrad = p.features.transformer_engine ? distinct_linears(held) : 0;
   return r;
 }
 

@@ -1,6 +1,9 @@
 #pragma once
 /// Parameters that one pipeline rank holds, in elements, by how they are sharded and quantised
 /// (memory.md section 1).
+#include <cstdint>
+#include <map>
+#include <utility>
 #include <vector>
 
 #include "estimate/problem.hpp"
@@ -20,8 +23,28 @@ struct RankParams {
   [[nodiscard]] double total() const { return dense + expert; }
 };
 
-/// Per layer class, then summed over a rank's stages.
+/// The parts that ranks are made of, for one TP, EP and ETP.
+class ParamTables {
+ public:
+  ParamTables(const Problem& p, const Layout& l);
+  [[nodiscard]] RankParams rank(const Problem& p, const PipelinePlan& plan, int pp_rank) const;
+
+ private:
+  /// Elements of the distinct linears of a set of parts.
+  [[nodiscard]] double distinct_linears(std::uint32_t parts) const;
+
+  struct Part {
+    RankParams params;
+    std::vector<std::pair<double, double>> linears;  ///< (out, in) of every linear
+  };
+  std::vector<Part> parts_;  ///< layer classes, then the MTP projection and the output layer
+  double vocabulary_ = 0;    ///< elements of a word table's shard
+  mutable std::map<std::uint32_t, double> distinct_;
+};
 RankParams layer_rank_params(const Problem& p, const Layout& l, const LayerKind& layer);
-RankParams rank_params(const Problem& p, const Layout& l, const PipelinePlan& plan, int pp_rank);
+inline RankParams rank_params(const Problem& p, const Layout& l, const PipelinePlan& plan,
+                              int pp_rank) {
+  return ParamTables(p, l).rank(p, plan, pp_rank);
+}
 
 }  // namespace moecast

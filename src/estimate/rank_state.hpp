@@ -27,7 +27,7 @@ RankState rank_state(const Problem& p, const Layout& l, const RankParams& params
 double bucket_padding(double elements, int shards, double buckets);
 
 /// Persistent communication buffers of the EP dispatcher (dispatcher_memory.cpp).
-Terms dispatcher_terms(const Problem& p, const Layout& l, const Dims& d);
+Terms dispatcher_terms(const Problem& p, const ShardKey& k, const Dims& d);
 /// Workspaces inside the allocator and the sequence-parallel gather buffer (workspace_memory.cpp).
 Terms workspace_terms(const Problem& p, const Layout& l, const Dims& d, const RankParams& params,
                       int pp_rank);

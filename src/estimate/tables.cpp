@@ -27,17 +27,24 @@ OpSums sum_ops(const std::vector<Op>& ops, std::uint16_t only_recomputed_by) {
 }
 
 const ClassUnder& ClassTable::under(std::uint16_t recompute, std::uint16_t offload) const {
-  for (const auto& u : under_) {
-    if (u->recompute == recompute && u->offload == offload) return *u;
+  auto set = std::find_if(under_.begin(), under_.end(),
+                          [&](const auto& u) { return u->offload == offload; });
+  if (set == under_.end()) {
+    under_.push_back(std::make_unique<ByOffload>());
+    under_.back()->offload = offload;
+    set = under_.end() - 1;
   }
-  auto u = std::make_unique<ClassUnder>();
-  u->recompute = recompute;
-  u->offload = offload;
-  u->stored = memory.stored(recompute);
-  u->offloadable = memory.offloadable(recompute, offload);
-  if (recompute != 0) u->again = sum_ops(ops.forward, recompute);
-  under_.push_back(std::move(u));
-  return *under_.back();
+  auto& slot = (*set)->by_recompute[recompute];
+  if (!slot) {
+    slot = std::make_unique<ClassUnder>();
+    slot->recompute = recompute;
+    slot->offload = offload;
+    slot->stored = memory.stored(recompute);
+    slot->offloadable = memory.offloadable(recompute, offload);
+    slot->rebuild = memory.rebuilt(recompute);
+    if (recompute != 0) slot->again = sum_ops(ops.forward, recompute);
+  }
+  return *slot;
 }
 
 ShardTables make_shard_tables(const Problem& p, const ShardKey& k) {
@@ -61,6 +68,7 @@ ShardTables make_shard_tables(const Problem& p, const ShardKey& k) {
   t.mtp_forward = sum_ops(t.mtp_extra.forward);
   t.mtp_backward = sum_ops(t.mtp_extra.backward);
   t.head_memory = head_memory(p, k);
+  t.dispatcher_bytes = dispatcher_terms(p, k, t.dims).total();
   return t;
 }
 
@@ -114,14 +122,17 @@ StageCounts count_stage(const Problem& p, const Stage& stage) {
   s.layers.assign(p.classes.size(), 0);
   s.embedding = stage.embedding;
   s.loss = stage.loss;
-  for (const int layer : stage.layers)
-    s.order.push_back(p.class_of_layer[static_cast<std::size_t>(layer)]);
-  if (stage.mtp) {
-    s.mtp_depths = p.model.mtp_num_layers;
-    for (int d = 0; d < s.mtp_depths; ++d)
-      s.order.insert(s.order.end(), p.mtp_classes.begin(), p.mtp_classes.end());
+  const auto add = [&](int cls) {
+    if (s.runs.empty() || s.runs.back().cls != cls) s.runs.push_back({cls, 0});
+    ++s.runs.back().count;
+    ++s.layers[static_cast<std::size_t>(cls)];
+    ++s.total;
+  };
+  for (const int layer : stage.layers) add(p.class_of_layer[static_cast<std::size_t>(layer)]);
+  s.mtp_depths = stage.mtp ? p.model.mtp_num_layers : 0;
+  for (int d = 0; d < s.mtp_depths; ++d) {
+    for (const int cls : p.mtp_classes) add(cls);
   }
-  for (const int c : s.order) ++s.layers[static_cast<std::size_t>(c)];
   return s;
 }
 
@@ -134,57 +145,205 @@ int enough_microbatches(const ScheduleShape& s) {
   return rest + (few / s.group + 1) * s.group;
 }
 
-MeshCache::Alive alive_per_rank(const ScheduleShape& s) {
-  MeshCache::Alive all;
-  for (int r = 0; r < s.pp; ++r) all.push_back(alive_vectors(s, r));
+Alive alive_of(ScheduleShape s, bool overlap) {
+  s.overlap = overlap;
+  Alive alive(s.vpp);
+  for (int r = 0; r < s.pp; ++r) alive.add_rank(alive_vectors(s, r));
+  return alive;
+}
+
+/// Numbers ranks so that those with the same contents share a number; rank 0 is a kind of its own.
+std::vector<int> number_ranks(const Pipeline& t) {
+  const int vpp = t.plan.vpp;
+  std::vector<int> kind;
+  for (int r = 0; r < t.plan.pp; ++r) {
+    const auto first = t.content.begin() + r * vpp;
+    int same = 1;
+    while (same < r && !std::equal(first, first + vpp, t.content.begin() + same * vpp)) ++same;
+    kind.push_back(same < r ? kind[static_cast<std::size_t>(same)] : r);
+  }
+  return kind;
+}
+
+void add_work(WorkCounts& work, const StageCounts& s) {
+  for (std::size_t c = 0; c < s.layers.size(); ++c) work[c] += s.layers[c];
+  work[kMaxClasses + kEmbedding] += s.embedding ? 1 : 0;
+  work[kMaxClasses + kHead] += s.mtp_depths + (s.loss ? 1 : 0);
+  work[kMaxClasses + kMtpExtra] += s.mtp_depths;
+}
+
+std::vector<Pipeline::Busy> busiest_ranks(const Pipeline& t) {
+  const int pp = t.plan.pp, vpp = t.plan.vpp;
+  std::vector<Pipeline::Busy> all;
+  WorkCounts before{};
+  for (int r = 0; r < pp; ++r) {
+    Pipeline::Busy busy;
+    busy.before = before;
+    for (int c = 0; c < vpp; ++c)
+      add_work(busy.work, t.stages[static_cast<std::size_t>(r * vpp + c)]);
+    add_work(before, t.stages[static_cast<std::size_t>(r * vpp)]);
+    // what comes before only grows: of ranks with the same work the last is the busiest
+    std::erase_if(all, [&](const Pipeline::Busy& b) { return b.work == busy.work; });
+    all.push_back(busy);
+  }
   return all;
 }
 
-const std::pair<MeshCache::Alive, MeshCache::Alive>& alive_of(ScheduleShape s, MeshCache& cache) {
-  s.microbatches = enough_microbatches(s);
-  const auto [at, fresh] = cache.alive.try_emplace({s.pp, s.vpp, s.microbatches, s.group});
-  if (fresh) {
-    s.overlap = false;
-    at->second.first = alive_per_rank(s);
-    s.overlap = true;
-    at->second.second = alive_per_rank(s);
+std::vector<int> fullest_ranks(const Pipeline& t) {
+  std::vector<int> kept;
+  for (int r = 0; r < t.plan.pp; ++r) {
+    const bool less = std::any_of(kept.begin(), kept.end(), [&](int other) {
+      return t.kind[static_cast<std::size_t>(other)] == t.kind[static_cast<std::size_t>(r)] &&
+             t.alive.below(r, other) && t.alive_overlap.below(r, other);
+    });
+    if (!less) kept.push_back(r);
   }
-  return at->second;
+  return kept;
 }
 
-Result<PipelinePlan> plan_of(const Problem& p, const Layout& l, MeshCache& cache) {
-  const std::tuple key{l.pp, l.vpp, l.pipeline_split};
-  if (const auto known = cache.plans.find(key); known != cache.plans.end()) return known->second;
-  auto plan = plan_pipeline(p.model, l, p.run.pipeline_model_parallel_layout, p.seq_length);
-  if (plan) cache.plans.emplace(key, plan.value());
-  return plan;
+bool exceeds(const InFlight::Row& a, const InFlight::Row& b) {
+  for (std::size_t c = 0; c < a.layers.size(); ++c) {
+    if (a.layers[c] < b.layers[c]) return false;
+  }
+  return a.mtp_depths >= b.mtp_depths;
+}
+
+InFlight in_flight_of(const Problem& p, const Pipeline& t, const Alive& alive) {
+  const int vpp = t.plan.vpp;
+  InFlight all;
+  for (int r = 0; r < t.plan.pp; ++r) {
+    auto& rows = all.rows.emplace_back();
+    double& moe_layers = all.moe_layers.emplace_back(0);
+    for (std::size_t v = 0; v < alive.size(r); ++v) {
+      InFlight::Row row;
+      row.vector = v;
+      double moe = 0;
+      for (int c = 0; c < vpp; ++c) {
+        const StageCounts& s = t.stages[static_cast<std::size_t>(r * vpp + c)];
+        const double count = alive.vector(r, v)[c];
+        row.mtp_depths += count * s.mtp_depths;
+        for (std::size_t k = 0; k < s.layers.size(); ++k) {
+          row.layers[k] += count * s.layers[k];
+          if (p.classes[k].ffn == FfnKind::moe) moe += count * s.layers[k];
+        }
+      }
+      moe_layers = std::max(moe_layers, moe);
+      const auto exceeded = [&](const InFlight::Row& known) { return exceeds(known, row); };
+      if (std::any_of(rows.begin(), rows.end(), exceeded)) continue;
+      std::erase_if(rows, [&](const InFlight::Row& known) { return exceeds(row, known); });
+      rows.push_back(row);
+    }
+  }
+  return all;
+}
+
+Pipeline make_pipeline(const Problem& p, PipelinePlan plan, const ScheduleShape& s) {
+  Pipeline t(s.vpp);
+  t.plan = std::move(plan);
+  for (int r = 0; r < s.pp; ++r) {
+    for (int c = 0; c < s.vpp; ++c) t.stages.push_back(count_stage(p, t.plan.at(r, c)));
+  }
+  t.content = number_contents(t.stages);
+  t.kind = number_ranks(t);
+  t.alive = alive_of(s, false);
+  t.alive_overlap = alive_of(s, true);
+  t.fullest = fullest_ranks(t);
+  t.in_flight = in_flight_of(p, t, t.alive);
+  t.in_flight_overlap = in_flight_of(p, t, t.alive_overlap);
+  for (int r = 0; r < s.pp; ++r) {
+    auto& layers = t.layers.emplace_back();
+    for (int c = 0; c < s.vpp; ++c) {
+      const StageCounts& stage = t.stages[static_cast<std::size_t>(r * s.vpp + c)];
+      for (std::size_t k = 0; k < stage.layers.size(); ++k) layers[k] += stage.layers[k];
+    }
+  }
+  t.busiest = busiest_ranks(t);
+  return t;
+}
+
+Result<std::shared_ptr<const Pipeline>> pipeline_of(const Problem& p, const Layout& l,
+                                                    int microbatches, MeshCache& cache) {
+  ScheduleShape s = schedule_shape(l, microbatches);
+  s.microbatches = enough_microbatches(s);
+  auto& slot = cache.pipelines[{s.pp, s.vpp, l.pipeline_split, s.microbatches, s.group}];
+  if (!slot) {
+    auto plan = plan_pipeline(p.model, l, p.run.pipeline_model_parallel_layout, p.seq_length);
+    if (!plan) return plan.problems();
+    slot = std::make_shared<const Pipeline>(make_pipeline(p, plan.take(), s));
+  }
+  return slot;
 }
 
 }  // namespace
 
+void Alive::add_rank(const std::vector<std::vector<int>>& vectors) {
+  for (const auto& v : vectors) counts_.insert(counts_.end(), v.begin(), v.end());
+  first_.push_back(counts_.size());
+}
+
+bool Alive::below(int rank, int other) const {
+  const auto under = [&](const int* a, const int* b) {
+    for (int c = 0; c < vpp_; ++c) {
+      if (a[c] > b[c]) return false;
+    }
+    return true;
+  };
+  for (std::size_t i = 0; i < size(rank); ++i) {
+    std::size_t j = 0;
+    while (j < size(other) && !under(vector(rank, i), vector(other, j))) ++j;
+    if (j == size(other)) return false;
+  }
+  return true;
+}
+
+std::vector<int> StageCounts::order() const {
+  std::vector<int> classes;
+  for (const LayerRun& run : runs)
+    classes.insert(classes.end(), static_cast<std::size_t>(run.count), run.cls);
+  return classes;
+}
+
+double Pipeline::busy_bound(int microbatches, const WorkTimes& times) const {
+  double bound = 0;
+  for (const Busy& b : busiest) {
+    double sum = 0;
+    for (std::size_t k = 0; k < times.size(); ++k)
+      sum += (static_cast<double>(microbatches) * b.work[k] + b.before[k]) * times[k];
+    bound = std::max(bound, sum);
+  }
+  return bound;
+}
+
 Result<MeshTables> make_mesh_tables(const Problem& p, const Layout& l, MeshCache& cache) {
   MeshTables t;
   t.mesh = mesh_of(l);
-  auto plan = plan_of(p, l, cache);
-  if (!plan) return plan.problems();
-  t.plan = plan.take();
   t.microbatches = p.global_batch_size / (l.micro_batch_size * l.dp(p.world));
   if (t.microbatches < 1) {
     return Diagnostic{
         "", 0, 0, "train.global_batch_size", "holds no microbatch for every data-parallel rank",
         ""};
   }
+  auto pipeline = pipeline_of(p, l, t.microbatches, cache);
+  if (!pipeline) return pipeline.problems();
+  t.pipeline = pipeline.take();
+  const ParamTables& parts =
+      cache.params.try_emplace({l.tp, l.ep, l.etp}, p, l).first->second;
+  const Dims dims = make_dims(p, shard_key(l));
   for (int r = 0; r < l.pp; ++r) {
-    for (int c = 0; c < l.vpp; ++c) t.stages.push_back(count_stage(p, t.plan.at(r, c)));
-    t.params.push_back(rank_params(p, l, t.plan, r));
+    const auto twin = static_cast<std::size_t>(t.pipeline->kind[static_cast<std::size_t>(r)]);
+    if (twin < static_cast<std::size_t>(r)) {
+      t.params.push_back(t.params[twin]);
+      t.states.push_back(t.states[twin]);
+      t.workspace.push_back(t.workspace[twin]);
+      continue;
+    }
+    t.params.push_back(parts.rank(p, t.plan(), r));
     t.states.push_back(rank_state(p, l, t.params.back(), r));
+    t.workspace.push_back(workspace_terms(p, l, dims, t.params.back(), r).total());
     t.least_tail = std::max(t.least_tail, optimizer_seconds(p, l, t.params.back()));
   }
   t.least_tail += step_fixed_seconds(p);
-  t.content = number_contents(t.stages);
-  const auto& [plain, overlapped] = alive_of(schedule_shape(l, t.microbatches), cache);
-  t.alive = plain;
-  t.alive_overlap = overlapped;
+  t.outside = outside_allocator_terms(p, l).total();
   return t;
 }
 

@@ -2,6 +2,7 @@
 /// What many layouts share, computed once: per shard key the priced work and memory of every layer
 /// class; per mesh the pipeline plan, parameters and in-flight counts. The evaluator reads knobs of
 /// a table only through that table's key.
+#include <array>
 #include <map>
 #include <memory>
 #include <tuple>
@@ -20,6 +21,7 @@
 namespace moecast {
 
 inline constexpr std::size_t kMaxClasses = kMaxLayerClasses;
+inline constexpr std::size_t kRecomputeModules = static_cast<std::size_t>(RecomputeModule::count);
 
 /// GPU seconds of an operation list by where they can hide.
 struct OpSums {
@@ -36,7 +38,8 @@ OpSums sum_ops(const std::vector<Op>& ops, std::uint16_t only_recomputed_by = 0)
 struct ClassUnder {
   std::uint16_t recompute = 0, offload = 0;
   double stored = 0, offloadable = 0;
-  OpSums again;  ///< what recomputation repeats in backward
+  double rebuild = 0;  ///< transient of selective recomputation in this layer's backward
+  OpSums again;        ///< what recomputation repeats in backward
 };
 
 struct ClassTable {
@@ -46,7 +49,11 @@ struct ClassTable {
   const ClassUnder& under(std::uint16_t recompute, std::uint16_t offload) const;
 
  private:
-  mutable std::vector<std::unique_ptr<ClassUnder>>
+  struct ByOffload {
+    std::uint16_t offload = 0;
+    std::array<std::unique_ptr<ClassUnder>, std::size_t{1} << kRecomputeModules> by_recompute;
+  };
+  mutable std::vector<std::unique_ptr<ByOffload>>
       under_;  ///< filled as asked; one evaluator per thread
 };
 
@@ -57,37 +64,108 @@ struct ShardTables {
   OpSums embedding_forward, embedding_backward, head_forward, head_backward, mtp_forward,
       mtp_backward;
   HeadMemory head_memory;
+  double dispatcher_bytes = 0;  ///< persistent buffers of the dispatcher
 };
 ShardTables make_shard_tables(const Problem& p, const ShardKey& k);
 
+/// Equal layers in a row.
+struct LayerRun {
+  int cls = 0, count = 0;
+  bool operator==(const LayerRun&) const = default;
+};
+
 /// What one stage holds, by class.
 struct StageCounts {
-  std::vector<int> layers;  ///< per class, decoder and MTP
-  std::vector<int> order;   ///< class of each layer in forward order, MTP last
+  std::vector<int> layers;     ///< per class, decoder and MTP
+  std::vector<LayerRun> runs;  ///< in forward order, MTP last
+  int total = 0;               ///< layers of all classes
   int mtp_depths = 0;
   bool embedding = false, loss = false;
+  [[nodiscard]] std::vector<int> order() const;  ///< class of each layer in forward order
   bool operator==(const StageCounts&) const = default;
+};
+
+/// Microbatches alive: per rank the maximal vectors (a count per chunk) that its order passes.
+class Alive {
+ public:
+  explicit Alive(int vpp) : vpp_(vpp) {}
+  void add_rank(const std::vector<std::vector<int>>& vectors);
+  [[nodiscard]] std::size_t size(int rank) const {
+    const auto r = static_cast<std::size_t>(rank);
+    return (first_[r + 1] - first_[r]) / static_cast<std::size_t>(vpp_);
+  }
+  [[nodiscard]] const int* vector(int rank, std::size_t i) const {
+    return &counts_[first_[static_cast<std::size_t>(rank)] + i * static_cast<std::size_t>(vpp_)];
+  }
+  /// True when every vector of `rank` stays below one of `other`.
+  [[nodiscard]] bool below(int rank, int other) const;
+
+ private:
+  int vpp_;
+  std::vector<int> counts_;
+  std::vector<std::size_t> first_{0};
+};
+
+/// Layers alive on a rank, by class, and MTP depths alive: a row for every vector of Alive that no
+/// other row exceeds in everything.
+struct InFlight {
+  struct Row {
+    std::array<double, kMaxClasses> layers{};
+    double mtp_depths = 0;
+    std::size_t vector = 0;  ///< of Alive
+  };
+  std::vector<std::vector<Row>> rows;  ///< per rank
+  std::vector<double> moe_layers;      ///< per rank: of all MoE classes together, largest
+};
+
+/// Kinds of work that stages are made of: the layer classes, then the three ends of the model.
+enum StageEnd : std::uint8_t { kEmbedding, kHead, kMtpExtra, kStageEnds };
+using WorkCounts = std::array<int, kMaxClasses + kStageEnds>;
+using WorkTimes = std::array<double, kMaxClasses + kStageEnds>;
+
+/// What follows from the pipeline's shape alone: who holds what, and what is in flight.
+struct Pipeline {
+  PipelinePlan plan;
+  std::vector<StageCounts> stages;  ///< [rank * vpp + chunk]
+  std::vector<int> content;         ///< per stage: number of its contents; equal stages share one
+  std::vector<int> kind;            ///< per rank: ranks with equal chunks share one; rank 0 has its own
+  Alive alive, alive_overlap;
+  /// Ranks of which one is the fullest, whatever the layout: a later rank with the same layers and
+  /// no more in flight is left out.
+  std::vector<int> fullest;
+  InFlight in_flight, in_flight_overlap;
+  std::vector<std::array<double, kMaxClasses>> layers;  ///< per rank, by class
+  /// Ranks of which one is the busiest: the last of each kind, with its work per microbatch, and the
+  /// work of the first chunks of the ranks before it.
+  struct Busy {
+    WorkCounts work{}, before{};
+  };
+  std::vector<Busy> busiest;
+  /// No schedule of `microbatches` is faster: the busy time of a rank between the first forward
+  /// that reaches it and the last backward that leaves it.
+  [[nodiscard]] double busy_bound(int microbatches, const WorkTimes& times) const;
+  explicit Pipeline(int vpp) : alive(vpp), alive_overlap(vpp) {}
 };
 
 struct MeshTables {
   Layout mesh;  ///< the layout with everything reset that these tables do not read
-  PipelinePlan plan;
-  std::vector<StageCounts> stages;  ///< [rank * vpp + chunk]
-  std::vector<int> content;         ///< per stage: number of its contents; equal stages share one
-  std::vector<RankParams> params;   ///< per pp rank
+  std::shared_ptr<const Pipeline> pipeline;
+  std::vector<RankParams> params;  ///< per pp rank
   std::vector<RankState> states;
+  std::vector<double> workspace;  ///< per pp rank: bytes of libraries' workspaces
+  double outside = 0;             ///< bytes outside the allocator
   int microbatches = 1;
   double least_tail = 0;  ///< optimizer and fixed time of a step: after every schedule
-  std::vector<std::vector<std::vector<int>>> alive, alive_overlap;  ///< per rank: maximal vectors
+  [[nodiscard]] const std::vector<StageCounts>& stages() const { return pipeline->stages; }
+  [[nodiscard]] const PipelinePlan& plan() const { return pipeline->plan; }
 };
 /// The knobs that mesh tables read; the rest at its default.
 Layout mesh_of(const Layout& l);
 /// Pieces of mesh tables that depend on fewer knobs still.
 struct MeshCache {
-  using Alive = std::vector<std::vector<std::vector<int>>>;
-  std::map<std::tuple<int, int, PipelineSplit>, PipelinePlan> plans;  ///< by pp, vpp
-  std::map<std::tuple<int, int, int, int>, std::pair<Alive, Alive>>
-      alive;  ///< by pp, vpp, microbatches, group
+  std::map<std::tuple<int, int, PipelineSplit, int, int>, std::shared_ptr<const Pipeline>>
+      pipelines;  ///< by pp, vpp, split, microbatches, group
+  std::map<std::tuple<int, int, int>, ParamTables> params;  ///< by tp, ep, etp
 };
 Result<MeshTables> make_mesh_tables(const Problem& p, const Layout& l, MeshCache& cache);
 inline Result<MeshTables> make_mesh_tables(const Problem& p, const Layout& l) {

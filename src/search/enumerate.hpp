@@ -1,6 +1,6 @@
 #pragma once
 /// First pass: every candidate of the space against the rules, then memory and bound, one by one.
-/// Deterministic for any thread count: results are kept per mesh and merged in order.
+/// Deterministic for any thread count: sums, and minima with a total order.
 #include <map>
 #include <string>
 #include <vector>
@@ -27,7 +27,7 @@ struct Shortfall {
 struct Enumeration {
   std::uint64_t candidates = 0, legal = 0, evaluated = 0, fit = 0;
   double scanned = 1;               ///< share of the meshes; less when stopped
-  std::vector<Survivor> survivors;  ///< in order of the space
+  std::vector<Survivor> survivors;  ///< in no particular order
   bool any_fit = false;
   Survivor first_fit;
   Shortfall nearest;

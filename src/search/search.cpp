@@ -47,8 +47,13 @@ class Simulation {
 
   std::vector<Simulated> run(std::vector<Survivor> survivors) {
     const bool by_memory = request_.objective == SearchRequest::Objective::memory;
-    std::stable_sort(survivors.begin(), survivors.end(), [&](const Survivor& a, const Survivor& b) {
-      return by_memory ? a.reserved < b.reserved : a.bound < b.bound;
+    const auto place = [](const Survivor& c) {
+      const InnerIndex& i = c.inner;
+      return std::tuple(c.mesh, i.offload, i.dispatcher, i.overlap, i.graph, i.recompute);
+    };
+    std::sort(survivors.begin(), survivors.end(), [&](const Survivor& a, const Survivor& b) {
+      const double va = by_memory ? a.reserved : a.bound, vb = by_memory ? b.reserved : b.bound;
+      return va != vb ? va < vb : place(a) < place(b);
     });
     constexpr std::size_t kBatch = 256;
     for (std::size_t first = 0; first < survivors.size(); first += kBatch) {

@@ -118,16 +118,17 @@ Layout neutral(Layout l) {
 
 /// Multiplies the meshes by one axis of values.
 template <typename Values, typename Set>
-void multiply(std::vector<Layout>& meshes, const Values& values, Set set) {
+void multiply(Space& s, const char* key, const Values& values, Set set) {
   std::vector<Layout> next;
-  next.reserve(meshes.size() * values.size());
-  for (const Layout& m : meshes) {
+  next.reserve(s.meshes.size() * values.size());
+  for (const Layout& m : s.meshes) {
     for (const auto& v : values) {
       next.push_back(m);
       set(next.back(), v);
     }
   }
-  meshes = std::move(next);
+  s.meshes = std::move(next);
+  s.axes.push_back({key, values.size()});
 }
 
 Diagnostic bad(const std::string& key, std::string message, std::string hint = "") {
@@ -163,6 +164,7 @@ Diagnostics vary(Space& s, const SearchRequest& r) {
       }
     }
     s.meshes = std::move(next);
+    s.axes.push_back({std::string(knob->key), texts.size()});
   }
   return problems;
 }
@@ -172,10 +174,10 @@ Diagnostics vary(Space& s, const SearchRequest& r) {
 Result<Space> make_space(const SearchRequest& request, const Problem& p) {
   Space s;
   s.meshes = {neutral(request.base.layout)};
-  multiply(s.meshes, request.precisions, [](Layout& l, Precision v) { l.precision = v; });
+  multiply(s, "precision", request.precisions, [](Layout& l, Precision v) { l.precision = v; });
   for (const MeshAxis& axis : mesh_axes(request, p)) {
     if (fixed(request, {axis.key})) continue;
-    multiply(s.meshes, axis.values, [&](Layout& l, int v) { l.*axis.field = v; });
+    multiply(s, axis.key, axis.values, [&](Layout& l, int v) { l.*axis.field = v; });
   }
   if (Diagnostics problems = vary(s, request); !problems.empty()) return problems;
   inner_axes(s, request, p);

@@ -2,6 +2,7 @@
 /// The search space: axes of knob values, mesh axes outside, the others inside. A candidate is a
 /// mesh point and an inner index.
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "estimate/problem.hpp"
@@ -34,6 +35,12 @@ struct OffloadChoice {
 };
 
 struct Space {
+  /// A mesh axis: its knob, and how many values it has. The first axis is the slowest.
+  struct Axis {
+    std::string key;
+    std::size_t size = 1;
+  };
+  std::vector<Axis> axes;
   std::vector<Layout>
       meshes;  ///< product of the mesh axes (and of --vary on other knobs), inner knobs neutral
   std::vector<DispatcherChoice> dispatchers;
@@ -52,7 +59,7 @@ Result<Space> make_space(const SearchRequest& request, const Problem& problem);
 
 /// One candidate's layout.
 struct InnerIndex {
-  std::size_t dispatcher = 0, overlap = 0, graph = 0, recompute = 0, offload = 0;
+  std::uint16_t dispatcher = 0, overlap = 0, graph = 0, recompute = 0, offload = 0;
 };
 Layout candidate(const Space& space, std::size_t mesh, const InnerIndex& inner);
 /// The choices that leave the least memory: of any choice, one of these keeps no more (sets that no

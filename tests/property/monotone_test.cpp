@@ -44,7 +44,7 @@ double waiting(const Problem& p, const Layout& l) {
                                  ? l.recompute_modules.bits
                                  : std::uint16_t{0};
   double most = 0;
-  for (const StageCounts& stage : mesh.stages) {
+  for (const StageCounts& stage : mesh.stages()) {
     double sum = 0;
     for (std::size_t c = 0; c < stage.layers.size(); ++c)
       sum += stage.layers[c] * shard.classes[c].memory.stored(bits);

@@ -25,7 +25,7 @@ Layout ep8() {
 }
 
 double shard(const Problem& p, const Layout& l) {
-  const RankParams r = rank_params(p, l, must(make_mesh_tables(p, l)).plan, 0);
+  const RankParams r = must(make_mesh_tables(p, l)).params.front();
   return r.dense / p.world + r.expert / (p.world / l.ep);
 }
 

@@ -237,7 +237,10 @@ TEST_CASE("a few microbatches show every in-flight count of many") {
         ScheduleShape s = schedule_shape(l, m);
         s.overlap = overlap;
         auto full = alive_vectors(s, rank);
-        auto few = (overlap ? t.alive_overlap : t.alive)[static_cast<std::size_t>(rank)];
+        const Alive& alive = overlap ? t.pipeline->alive_overlap : t.pipeline->alive;
+        std::vector<std::vector<int>> few;
+        for (std::size_t v = 0; v < alive.size(rank); ++v)
+          few.emplace_back(alive.vector(rank, v), alive.vector(rank, v) + vpp);
         std::sort(full.begin(), full.end());
         std::sort(few.begin(), few.end());
         INFO("pp " << pp << " vpp " << vpp << " M " << m << " rank " << rank << " overlap "

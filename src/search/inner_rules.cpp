@@ -1,0 +1,130 @@
+#include "search/inner_rules.hpp"
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+
+#include "layout/knobs.hpp"
+
+namespace moecast {
+namespace {
+
+constexpr auto kLevels = static_cast<std::size_t>(Level::count);
+
+int level_of(std::string_view key) {
+  const auto level = [](Level l) { return static_cast<int>(l); };
+  if (key.starts_with("recompute.")) return level(Level::recompute);
+  if (key.starts_with("cuda_graph.")) return level(Level::graph);
+  if (key.starts_with("moe.dispatcher")) return level(Level::dispatcher);
+  if (key == "moe.capacity_factor" || key == "moe.routing") return level(Level::offload);
+  if (key.starts_with("moe.")) return level(Level::overlap);
+  return key.starts_with("offload.") ? level(Level::offload) : -1;
+}
+
+struct InnerRule {
+  bool (*broken)(const RuleInput&);
+  int index;
+};
+
+/// The others are answered once for the mesh (tested: together they are the whole table).
+const std::array<std::vector<InnerRule>, kLevels>& rules_by_level() {
+  static const auto lists = [] {
+    std::array<std::vector<InnerRule>, kLevels> by_level;
+    const auto& table = rule_table();
+    for (std::size_t i = 0; i < table.size(); ++i) {
+      if (table[i].severity != Severity::error || !table[i].holds_for(Flavour::bridge)) continue;
+      int level = -1;
+      for (const std::string& key : keys_of(table[i])) level = std::max(level, level_of(key));
+      if (level >= 0)
+        by_level[static_cast<std::size_t>(level)].push_back({table[i].broken, static_cast<int>(i)});
+    }
+    return by_level;
+  }();
+  return lists;
+}
+
+/// What a rule may read through another name: precision sets a recipe's flags, sequence
+/// parallelism follows TP.
+bool implied(std::string_view axis, std::string_view key) {
+  return axis == "precision" ||
+         (axis == "layout.tensor_model_parallel_size" && key == "layout.sequence_parallel");
+}
+
+}  // namespace
+
+std::vector<std::size_t> mesh_axes_read(const Space& s, Level level) {
+  std::vector<std::size_t> axes;
+  for (std::size_t axis = 0; axis < s.axes.size(); ++axis) {
+    const std::string& name = s.axes[axis].key;
+    const auto reads = [&](const std::string& key) {
+      const Knob* knob = find_knob(key);
+      const std::string_view full = knob != nullptr ? knob->key : std::string_view(key);
+      return full == name || implied(name, full);
+    };
+    const auto& rules = rules_by_level()[static_cast<std::size_t>(level)];
+    const bool read = std::any_of(rules.begin(), rules.end(), [&](const InnerRule& rule) {
+      const auto keys = keys_of(rule_table()[static_cast<std::size_t>(rule.index)]);
+      return std::any_of(keys.begin(), keys.end(), reads);
+    });
+    if (read) axes.push_back(axis);
+  }
+  return axes;
+}
+
+InnerRules::InnerRules(const Space& space, Legality& legality)
+    : s_(space),
+      legality_(legality),
+      digits_(space.axes.size(), 0),
+      tables_(kLevels),
+      row_(kLevels, nullptr) {
+  const std::size_t sizes[kLevels] = {s_.offloads.size(), s_.dispatchers.size(), s_.overlaps.size(),
+                                      s_.graphs.size(), s_.recomputes.size()};
+  std::size_t places = 1;
+  for (std::size_t level = 0; level < kLevels; ++level) {
+    places *= sizes[level];
+    tables_[level].places = places;
+    tables_[level].axes = mesh_axes_read(s_, static_cast<Level>(level));
+  }
+}
+
+void InnerRules::enter(std::size_t mesh) {
+  mesh_ = mesh;
+  for (std::size_t axis = digits_.size(); axis-- > 0;) {
+    digits_[axis] = mesh % s_.axes[axis].size;
+    mesh /= s_.axes[axis].size;
+  }
+  for (std::size_t level = 0; level < kLevels; ++level) {
+    Table& t = tables_[level];
+    std::uint64_t key = 0;
+    for (const std::size_t axis : t.axes) key = key * s_.axes[axis].size + digits_[axis];
+    Row& row = t.rows[key];
+    if (row.empty()) row.assign(t.places, kUnknown);
+    row_[level] = &row;
+  }
+}
+
+std::size_t InnerRules::place(Level level, const InnerIndex& i) const {
+  std::size_t at = i.offload;
+  if (level >= Level::dispatcher) at = at * s_.dispatchers.size() + i.dispatcher;
+  if (level >= Level::overlap) at = at * s_.overlaps.size() + i.overlap;
+  if (level >= Level::graph) at = at * s_.graphs.size() + i.graph;
+  if (level >= Level::recompute) at = at * s_.recomputes.size() + i.recompute;
+  return at;
+}
+
+std::int16_t InnerRules::ask(Level level, const InnerIndex& i) {
+  const RuleInput& input = legality_.input(candidate(s_, mesh_, i));
+  for (const InnerRule& rule : rules_by_level()[static_cast<std::size_t>(level)]) {
+    if (rule.broken(input)) return static_cast<std::int16_t>(rule.index);
+  }
+  return -1;
+}
+
+int InnerRules::refusing(const InnerIndex& i) {
+  for (std::size_t level = 0; level < kLevels; ++level) {
+    if (const int rule = refusing(static_cast<Level>(level), i); rule >= 0) return rule;
+  }
+  return -1;
+}
+
+}  // namespace moecast

@@ -1,0 +1,53 @@
+#pragma once
+/// Rules that read a knob of an inner axis, answered from tables: a rule is asked once for every
+/// combination of the axes that its level reads, not once per candidate.
+#include <cstdint>
+#include <unordered_map>
+#include <vector>
+
+#include "estimate/legal.hpp"
+#include "search/space.hpp"
+
+namespace moecast {
+
+/// The inner axes in the order of their loops. A rule belongs to the last one whose knobs it reads,
+/// and refuses everything below that point of the loops.
+enum class Level : std::uint8_t { offload, dispatcher, overlap, graph, recompute, count };
+
+class InnerRules {
+ public:
+  InnerRules(const Space& space, Legality& legality);
+  /// Later questions are about this mesh.
+  void enter(std::size_t mesh);
+  /// Index of the first rule of the level that refuses this point, or -1.
+  [[nodiscard]] int refusing(Level level, const InnerIndex& i) {
+    std::int16_t& known = (*row_[static_cast<std::size_t>(level)])[place(level, i)];
+    if (known == kUnknown) known = ask(level, i);
+    return known;
+  }
+  /// Of any level.
+  [[nodiscard]] int refusing(const InnerIndex& i);
+
+ private:
+  static constexpr std::int16_t kUnknown = -2;
+  using Row = std::vector<std::int16_t>;
+  struct Table {
+    std::vector<std::size_t> axes;  ///< mesh axes that its rules read
+    std::size_t places = 1;         ///< points of the inner axes down to its level
+    std::unordered_map<std::uint64_t, Row> rows;
+  };
+  [[nodiscard]] std::size_t place(Level level, const InnerIndex& i) const;
+  [[nodiscard]] std::int16_t ask(Level level, const InnerIndex& i);
+
+  const Space& s_;
+  Legality& legality_;
+  std::size_t mesh_ = 0;
+  std::vector<std::size_t> digits_;  ///< of the mesh, one per axis
+  std::vector<Table> tables_;        ///< per level
+  std::vector<Row*> row_;            ///< of this mesh, per level
+};
+
+/// Mesh axes that rules of a level read (tested against the rules themselves).
+std::vector<std::size_t> mesh_axes_read(const Space& s, Level level);
+
+}  // namespace moecast
