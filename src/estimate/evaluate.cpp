@@ -20,12 +20,15 @@ std::size_t Evaluator::KeyHash::operator()(const ShardKey& k) const {
 }
 
 const ShardTables& Evaluator::shard(const Layout& l) {
-  constexpr std::size_t kKept = 256;  // a search passes by thousands
   const ShardKey key = shard_key(l);
-  if (shards_.size() > kKept) shards_.clear();
   auto& slot = shards_[key];
   if (!slot) slot = std::make_unique<ShardTables>(make_shard_tables(p_, key));
   return *slot;
+}
+
+void Evaluator::trim() {
+  constexpr std::size_t kKept = 256;  // a search passes by thousands
+  if (shards_.size() > kKept) shards_.clear();
 }
 
 const MeshTables* Evaluator::mesh(const Layout& l) {
@@ -50,6 +53,7 @@ Outcome Evaluator::evaluate(const Layout& l, Depth depth, Estimate* detail, bool
   Outcome out;
   const MeshTables* m = mesh(l);
   if (m == nullptr) return out;
+  trim();
   const ShardTables& s = shard(l);
 
   const LayoutMemory memory(p_, l, s, *m);

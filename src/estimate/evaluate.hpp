@@ -38,7 +38,10 @@ class Evaluator {
   [[nodiscard]] const Diagnostics& plan_problems() const { return plan_problems_; }
 
   // What evaluate() is made of, for a search that asks about many layouts of one mesh.
+  /// Valid until the next trim() or evaluate().
   const ShardTables& shard(const Layout& l);
+  /// Forgets tables when there are many.
+  void trim();
   /// nullptr when there is no plan. Valid until another mesh is asked for.
   const MeshTables* mesh(const Layout& l);
   /// Reads of the layout: EP overlap, shared-expert overlap, recomputation.

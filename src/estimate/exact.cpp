@@ -85,13 +85,14 @@ void Evaluator::price_pairs(const Layout& l, const ShardTables& s, const MeshTab
       for (int b = 0; b < l.vpp; ++b) {
         const std::size_t fi = static_cast<std::size_t>(r * l.vpp + f),
                           bi = static_cast<std::size_t>(r * l.vpp + b);
-        const auto [at, fresh] = priced.try_emplace({m.pipeline->content[fi], m.pipeline->content[bi]});
+        const auto [at, fresh] =
+            priced.try_emplace({m.pipeline->content[fi], m.pipeline->content[bi]});
         if (fresh) {
           const Spent pair = overlapped_time(p_, e.stages[fi], e.stages[bi], e.flags);
           const FsdpTraffic fsdp = fsdp_traffic(p_, l, m.stages()[fi]);
-          at->second =
-              with_fsdp(with_offload(pair, offload_exposed(p_, l, s, m.stages()[fi], pair.duration)),
-                        2 * fsdp.gather + fsdp.scatter);
+          at->second = with_fsdp(
+              with_offload(pair, offload_exposed(p_, l, s, m.stages()[fi], pair.duration)),
+              2 * fsdp.gather + fsdp.scatter);
         }
         e.both.push_back(at->second);
         e.times.both.push_back(at->second.duration);

@@ -115,7 +115,8 @@ void save_shared(SavedWriter& w) {
   const Dims& d = w.dims;
   const double sh = w.problem.model.moe.moe_shared_expert_intermediate_size;
   if (sh == 0) return;
-  const auto dropped = static_cast<std::uint16_t>(kMoeBlock | mask(RecomputeModule::shared_experts));
+  const auto dropped =
+      static_cast<std::uint16_t>(kMoeBlock | mask(RecomputeModule::shared_experts));
   w.save("shared fc1 output", 2 * d.glu * sh * d.N / d.t, dropped, 0, "2u sh N / t");
   w.save("shared activation output", w.linear_input_bytes() * sh * d.N / d.t, dropped, 0,
          "2 sh N / t");

@@ -95,8 +95,8 @@ double LayoutMemory::between_steps(int rank) const {
     sum += mesh_.pipeline->layers[i][c] * shard_.classes[c].memory.attributes;
   if (!leaves_graph(recomputed_ > 0)) return sum;
   for (int c = 0; c < l_.vpp; ++c) {
-    const StageCounts& stage = mesh_.stages()[i * static_cast<std::size_t>(l_.vpp) +
-                                              static_cast<std::size_t>(c)];
+    const StageCounts& stage =
+        mesh_.stages()[i * static_cast<std::size_t>(l_.vpp) + static_cast<std::size_t>(c)];
     // of the chunk's layers that are recomputed
     const double share =
         full_ && stage.total > recomputed_ ? recomputed_ / static_cast<double>(stage.total) : 1;
@@ -132,7 +132,8 @@ void LayoutMemory::layers_backward(const StageCounts& last, double stored, Momen
                      combine ? kCombineFormula : memory.backward.formula});
     }
     if (l_.dispatcher == Dispatcher::alltoall)
-      best.consider({stored, memory.forward_combine, "MoE combine of the forward", kCombineFormula});
+      best.consider(
+          {stored, memory.forward_combine, "MoE combine of the forward", kCombineFormula});
     left += leaves ? piece.count : 0;
     alive -= piece.count * freed;
     pair = std::max(pair, piece.stored());

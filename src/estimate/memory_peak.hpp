@@ -42,11 +42,11 @@ GraphUse graph_use(const Layout& l);
 /// A rank's peak before any graph is captured, and what graphs ask about it.
 struct RankActivations {
   RankPeak peak;
-  double in_flight = 0;          ///< stored activations of all microbatches alive
-  double kept = 0;               ///< bytes that wait between steps
-  std::size_t vector = 0;        ///< of Alive: where in_flight is reached
-  double optimizer_step = 0;     ///< transient of the optimizer step
-  double graph_buffers = 0;      ///< static buffers of graphs that capture moe_preprocess
+  double in_flight = 0;       ///< stored activations of all microbatches alive
+  double kept = 0;            ///< bytes that wait between steps
+  std::size_t vector = 0;     ///< of Alive: where in_flight is reached
+  double optimizer_step = 0;  ///< transient of the optimizer step
+  double graph_buffers = 0;   ///< static buffers of graphs that capture moe_preprocess
 };
 /// True when the optimizer step may be the worst moment for what graph pools keep of `pinned`.
 inline bool asks_graph_pools(const RankActivations& a, GraphUse g) {

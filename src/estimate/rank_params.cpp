@@ -109,7 +109,8 @@ ParamTables::ParamTables(const Problem& p, const Layout& l) {
     layer_shapes(shapes, p, l, kind);
     parts_.push_back({layer_rank_params(p, l, kind), std::move(shapes.shapes)});
   }
-  const double h = m.hidden_size, extra = m.mtp_num_layers > 0 ? mtp_extra_params(m).on_rank(l.tp) : 0;
+  const double h = m.hidden_size,
+               extra = m.mtp_num_layers > 0 ? mtp_extra_params(m).on_rank(l.tp) : 0;
   parts_.push_back({{extra, 0, extra, 0, 0, 0}, {{h / l.tp, 2 * h}}});
   vocabulary_ = static_cast<double>(padded_vocab_size(m, l.tp)) / l.tp * h;
   parts_.push_back({{norm_params(m), 0, 0, 0, 0, 0}, {{vocabulary_ / h, h}}});

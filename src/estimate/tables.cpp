@@ -326,8 +326,7 @@ Result<MeshTables> make_mesh_tables(const Problem& p, const Layout& l, MeshCache
   auto pipeline = pipeline_of(p, l, t.microbatches, cache);
   if (!pipeline) return pipeline.problems();
   t.pipeline = pipeline.take();
-  const ParamTables& parts =
-      cache.params.try_emplace({l.tp, l.ep, l.etp}, p, l).first->second;
+  const ParamTables& parts = cache.params.try_emplace({l.tp, l.ep, l.etp}, p, l).first->second;
   const Dims dims = make_dims(p, shard_key(l));
   for (int r = 0; r < l.pp; ++r) {
     const auto twin = static_cast<std::size_t>(t.pipeline->kind[static_cast<std::size_t>(r)]);

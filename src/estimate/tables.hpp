@@ -128,15 +128,15 @@ struct Pipeline {
   PipelinePlan plan;
   std::vector<StageCounts> stages;  ///< [rank * vpp + chunk]
   std::vector<int> content;         ///< per stage: number of its contents; equal stages share one
-  std::vector<int> kind;            ///< per rank: ranks with equal chunks share one; rank 0 has its own
+  std::vector<int> kind;  ///< per rank: ranks with equal chunks share one; rank 0 has its own
   Alive alive, alive_overlap;
   /// Ranks of which one is the fullest, whatever the layout: a later rank with the same layers and
   /// no more in flight is left out.
   std::vector<int> fullest;
   InFlight in_flight, in_flight_overlap;
   std::vector<std::array<double, kMaxClasses>> layers;  ///< per rank, by class
-  /// Ranks of which one is the busiest: the last of each kind, with its work per microbatch, and the
-  /// work of the first chunks of the ranks before it.
+  /// Ranks of which one is the busiest: the last of each kind, with its work per microbatch, and
+  /// the work of the first chunks of the ranks before it.
   struct Busy {
     WorkCounts work{}, before{};
   };

@@ -90,6 +90,8 @@ void MeshScan::scan(std::uint32_t mesh) {
     return;
   }
   rules_.enter(mesh);
+  evaluator_.trim();
+  for (Known& k : known_) k.shard = nullptr;
   const std::uint64_t per_offload = s_.inner_size() / s_.offloads.size();
   bool fits = false;
   for (std::uint16_t offload = 0; offload < s_.offloads.size(); ++offload) {
@@ -232,13 +234,19 @@ double MeshScan::over(const InnerIndex& i, double& reserved) {
     double pinned = 0;
     if (asks_graph_pools(ranks[r], graphs)) {
       const Layout l = candidate(s_, mesh_, i);
-      pinned = LayoutMemory(p_, l, evaluator_.shard(l), *tables_)
+      pinned = LayoutMemory(p_, l, shard(i, l), *tables_)
                    .pinned_by_graphs(tables_->pipeline->fullest[r], graphs.modules);
     }
     peak = std::max(peak, allocated(ranks[r], graphs, pinned));
   }
   reserved = reserved_bytes(p_, *tables_, peak);
   return reserved + request_.min_headroom_gib * kBytesPerGib - p_.system().gpu.hbm_capacity.value;
+}
+
+const ShardTables& MeshScan::shard(const InnerIndex& i, const Layout& l) {
+  const ShardTables*& known = known_[i.dispatcher].shard;
+  if (known == nullptr) known = &evaluator_.shard(l);
+  return *known;
 }
 
 const RankActivations* MeshScan::activations(const InnerIndex& i) {
@@ -249,7 +257,7 @@ const RankActivations* MeshScan::activations(const InnerIndex& i) {
   RankActivations* const ranks = &k.ranks[variant * fullest.size()];
   if (k.ranks_known[variant] == 0) {
     const Layout l = candidate(s_, mesh_, i);
-    const LayoutMemory memory(p_, l, evaluator_.shard(l), *tables_);
+    const LayoutMemory memory(p_, l, shard(i, l), *tables_);
     for (std::size_t r = 0; r < fullest.size(); ++r) ranks[r] = memory.activations(fullest[r]);
     k.ranks_known[variant] = 1;
   }
@@ -262,7 +270,7 @@ double MeshScan::bound(const InnerIndex& i) {
           .bounds[time_variant(s_.overlaps[i.overlap]) * s_.recomputes.size() + i.recompute];
   if (known < 0) {
     const Layout l = candidate(s_, mesh_, i);
-    known = evaluator_.bound(l, evaluator_.shard(l), *tables_);
+    known = evaluator_.bound(l, shard(i, l), *tables_);
   }
   return known;
 }

@@ -31,11 +31,6 @@ class MeshScan {
   Scan& result() { return result_; }
 
  private:
-  struct Sizes {  ///< of one candidate
-    double over = 0, reserved = 0, bound = 0;
-  };
-  using Mask = std::vector<std::uint64_t>;
-
   void every_choice(std::uint16_t offload);
   [[nodiscard]] bool leanest_fits(std::uint16_t offload);
   bool refused(Level level, const InnerIndex& i, std::uint64_t candidates);
@@ -45,6 +40,7 @@ class MeshScan {
   [[nodiscard]] double over(const InnerIndex& i, double& reserved);
   [[nodiscard]] double bound(const InnerIndex& i);
   const RankActivations* activations(const InnerIndex& i);
+  const ShardTables& shard(const InnerIndex& i, const Layout& l);
   void reject(std::size_t reason, std::uint64_t candidates = 1) {
     result_.broken[reason] += candidates;
   }
@@ -69,6 +65,7 @@ class MeshScan {
       too_big_;  ///< recompute choices that do not fit with the first overlap and graphs
   std::vector<char> pointless_;  ///< recompute choices of which a part fits
   struct Known {
+    const ShardTables* shard = nullptr;
     std::vector<RankActivations> ranks;  ///< [variant * fullest ranks + rank]
     std::vector<char> ranks_known;       ///< [variant]
     std::vector<double> bounds;          ///< [variant]; negative: not known
