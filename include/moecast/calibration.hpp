@@ -30,7 +30,7 @@ struct GemmParameters {
   double launch_us = 0;           ///< device-side start and drain of one kernel
   double efficiency = 0;          ///< of the dense peak, sustained clocks
   double k_half = 0;              ///< fixed cost per tile, in elements of K
-  double tile_edge = 0;           ///< rate lost to small tiles: 1 + edge (1/a + 1/b), in elements
+  double tile_edge = 0;           ///< a x b tile waits for operands where edge (1/a + 1/b) > 1
   double wave_quantization = 0;   ///< share of a tail wave that is lost
   double bandwidth_fraction = 0;  ///< of HBM when the GEMM streams operands
   double dgrad_ratio = 1;         ///< efficiency against forward
@@ -38,15 +38,21 @@ struct GemmParameters {
 };
 struct GroupedParameters {
   double efficiency_ratio = 0;     ///< against the dense GEMM of the same pipe, forward and dgrad
-  double wgrad_ratio = 0;          ///< the same for wgrad (accumulating)
-  double m_half = 0;               ///< rows lost per expert
+  double wgrad_ratio = 0;          ///< the same for wgrad
   double launch_us_per_group = 0;  ///< device time per expert GEMM, multi-stream back end
-  double fused_efficiency_ratio = 0;  ///< single-launch fused grouped MLP, against multi-stream
+  // one launch for all experts
+  double fused_efficiency_ratio = 0;  ///< against multi-stream
+  double few_rows_ratio = 1;          ///< efficiency of the kernel for at most 128 rows per expert
+  double wave_quantization = 0;       ///< share of a tail wave that is lost
+  double single_launch_us = 0;        ///< device-side start, with the reading of the groups' sizes
 };
-/// A kernel that streams memory: t = start + bytes / (HBM x fraction).
+/// A kernel that streams memory: t = start + (bytes + rows x row_bytes) / (HBM x fraction) + bytes
+/// of a row / row_rate.
 struct StreamParameters {
   double start_us = 0;
-  double fraction = 0;  ///< of HBM
+  double fraction = 0;        ///< of HBM
+  double row_bytes = 0;       ///< what starting and reducing a row costs, as bytes
+  double row_gb_per_s = 1e4;  ///< at which a block streams its row: the first and last run alone
 };
 /// Classes of streaming kernels; quantisers are per recipe, in the order of Precision.
 enum class Stream : unsigned char {
@@ -57,6 +63,8 @@ enum class Stream : unsigned char {
   norm_backward,
   loss,
   adam,
+  router,
+  sort,
   permute,
   unpermute,
   fp8_delayed,
@@ -98,6 +106,7 @@ struct Calibration {
   PerEnum<Pipe, GroupedParameters> grouped;
   PerEnum<HeadClass, AttentionParameters> attention;
   double attention_launch_us = 0;
+  double attention_tail = 0;  ///< of a tile over all keys that the other SMs wait for at the end
   double attention_fp8_speedup = 1;
   double attention_sink_slowdown = 1;  ///< learnt softmax sinks, fused kernel
   double attention_unfused_bytes =

@@ -12,6 +12,7 @@ namespace moecast {
 
 struct CalibrationRequest {
   bool quick = false;             ///< fewer shapes: below 3 minutes instead of below 12
+  unsigned seed = 0;              ///< not 0: random shapes instead of the grid
   std::vector<std::string> only;  ///< names of calibration_sections(); empty = all
   std::string samples_path;       ///< written after every section, read to resume; empty = neither
   int run = 1;                    ///< repeat of the whole suite that these samples belong to

@@ -5,6 +5,8 @@
 #include <numeric>
 #include <random>
 
+#include "calibrate/random_shapes.hpp"
+
 namespace moecast {
 namespace {
 
@@ -23,11 +25,13 @@ constexpr Weight kWeights[] = {
     {768, 2048, false},  {6144, 1024, false},  {37888, 2048, false}, {16384, 5120, false},
 };
 constexpr int kTokens[] = {1024, 2048, 4096, 8192, 16384};
-constexpr int kFewTokens[] = {128, 256, 512};
+constexpr int kFewTokens[] = {16, 64, 128, 256, 512};
 
 }  // namespace
 
-std::vector<DenseShape> gemm_shapes(bool is_quick) {
+std::vector<DenseShape> gemm_shapes(const Grid& grid) {
+  if (grid.seed != 0) return random_gemm_shapes(grid.seed);
+  const bool is_quick = grid.is_quick;
   std::vector<DenseShape> shapes;
   for (const Weight& w : kWeights) {
     if (is_quick && !w.is_core) continue;
@@ -44,7 +48,9 @@ std::vector<DenseShape> gemm_shapes(bool is_quick) {
   return shapes;
 }
 
-std::vector<GroupedShape> grouped_shapes(bool is_quick) {
+std::vector<GroupedShape> grouped_shapes(const Grid& grid) {
+  if (grid.seed != 0) return random_grouped_shapes(grid.seed);
+  const bool is_quick = grid.is_quick;
   constexpr Weight kExperts[] = {{4096, 7168, true}, {7168, 2048, true},  {1536, 2048, true},
                                  {2048, 768, false}, {3072, 4096, false}, {4096, 1536, true}};
   std::vector<GroupedShape> shapes;
@@ -66,7 +72,9 @@ std::vector<GroupedShape> grouped_shapes(bool is_quick) {
   return shapes;
 }
 
-std::vector<AttentionGrid> attention_shapes(bool is_quick) {
+std::vector<AttentionGrid> attention_shapes(const Grid& grid) {
+  if (grid.seed != 0) return random_attention_shapes(grid.seed);
+  const bool is_quick = grid.is_quick;
   std::vector<AttentionGrid> shapes;
   for (const int seq : {512, 1024, 2048, 4096, 8192, 16384, 32768}) {
     if (is_quick && seq != 2048 && seq != 8192) continue;
@@ -82,43 +90,82 @@ std::vector<AttentionGrid> attention_shapes(bool is_quick) {
       shapes.push_back({4, seq, 16, 16, 64, 64});
     }
   }
+  if (!is_quick) {  // what context parallelism leaves of long sequences
+    shapes.push_back({1, 65536, 16, 2, 128, 128});
+    shapes.push_back({1, 131072, 8, 1, 128, 128});
+    shapes.push_back({1, 65536, 8, 8, 192, 128});
+    shapes.push_back({1, 65536, 16, 2, 64, 64});
+    shapes.push_back({16, 512, 16, 2, 128, 128});
+    shapes.push_back({8, 1024, 16, 16, 192, 128});
+    shapes.push_back({1, 8192, 4, 1, 128, 128});
+  }
   return shapes;
 }
 
-std::vector<MatrixShape> memory_shapes(bool is_quick) {
+std::vector<MatrixShape> memory_shapes(const Grid& grid) {
+  if (grid.seed != 0) return random_memory_shapes(grid.seed);
+  const bool is_quick = grid.is_quick;
   if (is_quick) return {{4096, 4096}, {16384, 7168}};
-  return {{512, 2048},  {1024, 7168}, {4096, 2048},  {4096, 4096}, {4096, 7168},
-          {8192, 2048}, {8192, 7168}, {32768, 2048}, {32768, 7168}};
+  return {{128, 4096},  {512, 2048},   {1024, 7168},  {2048, 1536},  {2048, 16384}, {4096, 2048},
+          {4096, 4096}, {4096, 7168},  {8192, 768},   {8192, 2048},  {8192, 7168},  {16384, 5120},
+          {32768, 512}, {32768, 2048}, {32768, 7168}, {131072, 128}, {131072, 2048}};
 }
 
-std::vector<RoutedShape> permute_shapes(bool is_quick) {
+std::vector<MatrixShape> router_shapes(const Grid& grid) {
+  if (grid.seed != 0) return random_router_shapes(grid.seed);
+  if (grid.is_quick) return {{8192, 128}};
+  return {{1024, 128}, {1024, 256}, {4096, 8},   {4096, 64},   {4096, 384},
+          {8192, 128}, {8192, 256}, {32768, 64}, {32768, 128}, {65536, 256}};
+}
+
+std::vector<MatrixShape> loss_shapes(const Grid& grid) {
+  if (grid.seed != 0) return random_loss_shapes(grid.seed);
+  if (grid.is_quick) return {{4096, 32768}};
+  return {{256, 151936},  {1024, 32768},  {1024, 129280}, {2048, 202048}, {4096, 32768},
+          {4096, 102400}, {4096, 151936}, {8192, 16384},  {8192, 151936}, {16384, 32768}};
+}
+
+std::vector<MatrixShape> adam_shapes(const Grid& grid) {
+  if (grid.seed != 0) return random_adam_shapes(grid.seed);
+  if (grid.is_quick) return {{16384, 4096}};
+  return {{16, 4096}, {256, 4096}, {2048, 4096}, {16384, 4096}, {65536, 4096}};
+}
+
+std::vector<RoutedShape> permute_shapes(const Grid& grid) {
+  if (grid.seed != 0) return random_permute_shapes(grid.seed);
+  const bool is_quick = grid.is_quick;
   if (is_quick) return {{4096, 7168, 8, 256}, {8192, 2048, 8, 128}};
   return {{512, 7168, 8, 256},  {1024, 2048, 8, 128}, {4096, 2048, 8, 128}, {8192, 2048, 8, 128},
           {4096, 4096, 8, 128}, {4096, 4096, 2, 8},   {4096, 7168, 4, 64},  {4096, 7168, 8, 256},
           {8192, 7168, 8, 256}, {16384, 2048, 6, 64}};
 }
 
-std::vector<RoutedShape> dispatch_shapes(bool is_quick) {
+std::vector<RoutedShape> dispatch_shapes(const Grid& grid) {
+  if (grid.seed != 0) return random_dispatch_shapes(grid.seed);
+  const bool is_quick = grid.is_quick;
   if (is_quick) return {{4096, 7168, 8, 256}, {4096, 2048, 8, 128}};
   return {{512, 7168, 8, 256},  {1024, 7168, 8, 256}, {2048, 7168, 8, 256}, {4096, 7168, 8, 256},
           {8192, 7168, 8, 256}, {4096, 4096, 8, 128}, {4096, 2048, 8, 128}, {16384, 2048, 8, 128},
           {4096, 7168, 4, 64},  {4096, 4096, 2, 8}};
 }
 
-std::vector<std::uint64_t> message_bytes(bool is_quick) {
+std::vector<std::uint64_t> message_bytes(const Grid& grid) {
+  if (grid.seed != 0) return random_bytes(grid.seed);
   std::vector<std::uint64_t> sizes;
-  for (std::uint64_t b = 1u << 10; b <= (1u << 30); b *= is_quick ? 4 : 2) sizes.push_back(b);
+  for (std::uint64_t b = 1u << 10; b <= (1u << 30); b *= grid.is_quick ? 4 : 2) sizes.push_back(b);
   return sizes;
 }
 
-std::vector<std::uint64_t> host_copy_bytes(bool is_quick) {
+std::vector<std::uint64_t> host_copy_bytes(const Grid& grid) {
+  if (grid.seed != 0) return random_bytes(grid.seed);
   std::vector<std::uint64_t> sizes;
-  for (std::uint64_t b = 1u << 14; b <= (1u << 30); b *= is_quick ? 16 : 4) sizes.push_back(b);
+  for (std::uint64_t b = 1u << 14; b <= (1u << 30); b *= grid.is_quick ? 16 : 4) sizes.push_back(b);
   return sizes;
 }
 
-std::vector<int> dispatch_sms(bool is_quick) {
-  if (is_quick) return {8, 24};
+std::vector<int> dispatch_sms(const Grid& grid) {
+  if (grid.seed != 0) return {6, 14, 28, 40};
+  if (grid.is_quick) return {8, 24};
   return {4, 8, 12, 16, 20, 24, 32, 48, 64};
 }
 

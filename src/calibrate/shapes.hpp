@@ -24,16 +24,30 @@ struct RoutedShape {
   int tokens, hidden, topk, experts;
 };
 
-std::vector<DenseShape> gemm_shapes(bool is_quick);
-std::vector<GroupedShape> grouped_shapes(bool is_quick);
-std::vector<AttentionGrid> attention_shapes(bool is_quick);
-std::vector<MatrixShape> memory_shapes(bool is_quick);
-std::vector<RoutedShape> permute_shapes(bool is_quick);
-std::vector<RoutedShape> dispatch_shapes(bool is_quick);
+/// Which shapes: all of the grid that a fit needs, its quick part, or random ones between its
+/// points, log-uniform, to hold a fit against.
+struct Grid {
+  bool is_quick = false;
+  unsigned seed = 0;  ///< of the random shapes; 0 = the grid
+};
+
+std::vector<DenseShape> gemm_shapes(const Grid& grid);
+std::vector<GroupedShape> grouped_shapes(const Grid& grid);
+std::vector<AttentionGrid> attention_shapes(const Grid& grid);
+/// Rows of tokens that a layer's kernels stream through.
+std::vector<MatrixShape> memory_shapes(const Grid& grid);
+/// Rows of tokens over experts.
+std::vector<MatrixShape> router_shapes(const Grid& grid);
+/// Rows of tokens over the vocabulary.
+std::vector<MatrixShape> loss_shapes(const Grid& grid);
+/// Parameters.
+std::vector<MatrixShape> adam_shapes(const Grid& grid);
+std::vector<RoutedShape> permute_shapes(const Grid& grid);
+std::vector<RoutedShape> dispatch_shapes(const Grid& grid);
 /// 1 KiB to 1 GiB.
-std::vector<std::uint64_t> message_bytes(bool is_quick);
-std::vector<std::uint64_t> host_copy_bytes(bool is_quick);
-std::vector<int> dispatch_sms(bool is_quick);
+std::vector<std::uint64_t> message_bytes(const Grid& grid);
+std::vector<std::uint64_t> host_copy_bytes(const Grid& grid);
+std::vector<int> dispatch_sms(const Grid& grid);
 
 /// Rows of each expert, all a multiple of 16 and `experts` x `mean` in total. Skewed: proportional
 /// to (rank + 1)^-0.5, in an order that mixes large and small.

@@ -196,6 +196,10 @@ Command add_calibrate(CLI::App& root) {
                   "Profile to write; the samples are kept beside it")
       ->type_name("PROFILE.yaml");
   app->add_flag("--quick", args->request.quick, "Fewer shapes: under 3 minutes");
+  app->add_option("--random", args->request.seed,
+                  "Random shapes instead of the grid, to hold a profile against (--compare)")
+      ->type_name("SEED")
+      ->check(CLI::Range(1, 1000000));
   app->add_option("--only", args->only, "Comma-separated sections to measure")
       ->type_name("SECTION,...");
   app->add_option("--run", args->request.run, "Number of this repeat of the suite")

@@ -71,6 +71,7 @@ const std::vector<KernelKey>& kernel_keys() {
       {"ranks", &S::ranks, nullptr, nullptr, 2, 1e5},
       {"sms", &S::sms, nullptr, nullptr, 0, 1024},
       {"fused", &S::fused, nullptr, nullptr, 0, 1},
+      {"accumulate", &S::accumulate, nullptr, nullptr, 0, 1},
       {"precision", nullptr, set_precision, precisions},
       {"pass", nullptr, set_pass, passes},
       {"backend", nullptr, set_backend, enum_choices<Dispatcher>},

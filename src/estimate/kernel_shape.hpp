@@ -14,7 +14,7 @@ struct KernelShape {
   double m = 0, n = 0, k = 0;
   double tokens = 0, experts = 1, topk = 1, hidden = 0, skew = 1;
   double batch = 1, seq = 0, heads = 0, kv_heads = 0, qk_dim = 0, v_dim = 0;
-  double rows = 0, cols = 0, bytes = 0, ranks = 2, sms = 0, fused = 1;
+  double rows = 0, cols = 0, bytes = 0, ranks = 2, sms = 0, fused = 1, accumulate = 1;
   Pipe pipe = Pipe::bf16;
   Precision precision = Precision::bf16;
   bool hopper = true;        ///< FP8 operands need a transposed copy

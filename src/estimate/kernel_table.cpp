@@ -16,14 +16,17 @@ std::string of_pipe(const char* section, const KernelShape& s, const char* field
   return fmt::format("{}.{}.{}", section, kPipeNames[static_cast<int>(s.pipe)], field);
 }
 
-double accumulate(const KernelShape& s) { return s.pass == Pass::wgrad ? kAccumulateBytes : 0; }
+double accumulate(const KernelShape& s) {
+  return s.pass == Pass::wgrad && s.accumulate != 0 ? kAccumulateBytes : 0;
+}
 
 KernelWork gemm_work(const System& system, const KernelShape& s, double m, double matrices) {
   const double element = operand_bytes(s.precision);
   const double a = m * s.k, b = matrices * s.n * s.k, c = m * s.n;
   const double moved = s.pass == Pass::forward ? (a + b) * element + c * 2
-                       : s.pass == Pass::dgrad ? (c + b) * element + a * 2
-                                               : (a + c) * element + b * kAccumulateBytes;
+                       : s.pass == Pass::dgrad
+                           ? (c + b) * element + a * 2
+                           : (a + c) * element + b * (s.accumulate != 0 ? kAccumulateBytes : 2);
   return {2 * m * s.n * s.k, pipe_peak(system.gpu, s.pipe).value, moved,
           system.gpu.hbm_bandwidth.value};
 }
@@ -37,10 +40,8 @@ Prices::AttentionShape attention_shape(const KernelShape& s) {
 
 KernelWork attention_work(const System& system, const KernelShape& s) {
   const Prices::AttentionShape a = attention_shape(s);
-  const double flops = 2 * a.batch * a.heads * a.seq_q * a.context * (a.qk_dim + a.v_dim);
-  const double io = 2 * a.batch * a.seq_q * (a.heads + a.kv_heads) * (a.qk_dim + a.v_dim);
-  return {flops * (s.backward ? 2.5 : 1), (a.fp8 ? system.gpu.fp8 : system.gpu.bf16).value,
-          io * (s.backward ? 2 : 1), system.gpu.hbm_bandwidth.value};
+  return {Prices::attention_flops(a, s.backward), (a.fp8 ? system.gpu.fp8 : system.gpu.bf16).value,
+          Prices::attention_bytes(a, s.backward), system.gpu.hbm_bandwidth.value};
 }
 
 KernelWork hbm_work(const System& system, double bytes) {
@@ -79,24 +80,25 @@ DispatchShape dispatch_shape(const KernelShape& s, bool combine) {
 }
 
 KernelClass gemm_class() {
-  return {"gemm",
-          "m n k",
-          "precision pass",
-          [](const Prices& p, const KernelShape& s) {
-            return p.gemm(s.pipe, {s.m, s.n, s.k}, s.pass, accumulate(s));
-          },
-          [](const System& system, const KernelShape& s) { return gemm_work(system, s, s.m, 1); },
-          [](const KernelShape& s) { return of_pipe("gemm", s, "efficiency"); },
-          "m n k of the forward GEMM in every pass; wgrad accumulates into fp32"};
+  return {
+      "gemm",
+      "m n k",
+      "precision pass accumulate",
+      [](const Prices& p, const KernelShape& s) {
+        return p.gemm(s.pipe, {s.m, s.n, s.k}, s.pass, accumulate(s));
+      },
+      [](const System& system, const KernelShape& s) { return gemm_work(system, s, s.m, 1); },
+      [](const KernelShape& s) { return of_pipe("gemm", s, "efficiency"); },
+      "m n k of the forward GEMM in every pass; wgrad accumulates into fp32 unless accumulate=0"};
 }
 
 KernelClass grouped_class() {
   return {"grouped_gemm",
           "tokens experts n k",
-          "precision pass launch skew",
+          "precision pass launch skew accumulate",
           [](const Prices& p, const KernelShape& s) {
             return p.grouped_gemm(s.pipe, s.experts, {s.tokens / s.experts, s.n, s.k}, s.pass,
-                                  accumulate(s), s.launch == GroupedLaunch::single);
+                                  accumulate(s), s.launch == GroupedLaunch::single, true);
           },
           [](const System& system, const KernelShape& s) {
             return gemm_work(system, s, s.tokens, s.experts);
@@ -129,14 +131,15 @@ KernelClass streamed(const char* name, const char* optional, BytesOf bytes, Stre
   return {name,
           "rows cols",
           optional,
-          [=](const Prices& p, const KernelShape& s) { return p.stream(cls, bytes(s)); },
+          [=](const Prices& p, const KernelShape& s) { return p.stream(cls, bytes(s), s.rows); },
           [=](const System& system, const KernelShape& s) { return hbm_work(system, bytes(s)); },
           [=](const KernelShape&) { return std::string(parameter); },
           counts};
 }
 
-KernelClass quantizing(const char* name, BytesOf bytes, const char* counts) {
-  return {name,
+KernelClass quantizing() {
+  constexpr BytesOf bytes = quantized_bytes;
+  return {"quantize",
           "rows cols",
           "precision",
           [=](const Prices& p, const KernelShape& s) { return p.quantize(s.precision, bytes(s)); },
@@ -144,7 +147,7 @@ KernelClass quantizing(const char* name, BytesOf bytes, const char* counts) {
           [](const KernelShape& s) {
             return fmt::format("quantize.{}.fraction", enum_text(s.precision));
           },
-          counts};
+          "both copies that training needs"};
 }
 
 KernelClass permuting(const char* name, Seconds (Prices::*price)(double, bool) const) {
@@ -215,9 +218,10 @@ void add_streams(std::vector<KernelClass>& table) {
   };
   constexpr const char* kElementwise = "memory_bound.elementwise.fraction";
   constexpr const char* kActivation = "memory_bound.activation.fraction";
-  add("sort", "precision topk experts", sort_bytes, Stream::elementwise, kElementwise,
+  add("sort", "precision topk experts", sort_bytes, Stream::sort, "memory_bound.sort.start_us",
       "rows tokens, topk experts each");
   add("copy", "precision", moving<2>, Stream::elementwise, kElementwise, "BF16 read and written");
+  add("cast", "precision", cast_bytes, Stream::elementwise, kElementwise, "BF16 to FP8, one copy");
   add("residual", "precision", moving<3>, Stream::elementwise, kElementwise,
       "two read, one written");
   add("rope", "precision", moving<2>, Stream::rope, "memory_bound.rope.fraction",
@@ -230,8 +234,8 @@ void add_streams(std::vector<KernelClass>& table) {
       "read and written");
   add("rms_norm_backward", "precision", moving<3>, Stream::norm_backward,
       "memory_bound.norm_backward.fraction", "two read, one written");
-  add("router", "precision topk experts", router_bytes, Stream::elementwise, kElementwise,
-      "softmax and top-k of rows tokens over cols experts");
+  add("router", "precision topk experts", router_bytes, Stream::router,
+      "memory_bound.router.fraction", "softmax and top-k of rows tokens over cols experts");
   add("cross_entropy", "precision", moving<3>, Stream::loss, "memory_bound.loss.fraction",
       "rows tokens, cols words; loss and gradient");
   add("adam", "precision", adam_bytes, Stream::adam, "memory_bound.adam.fraction",
@@ -248,8 +252,7 @@ std::vector<KernelClass> build() {
   table.insert(table.end(),
                {permuting("permute", &P::permute), permuting("unpermute", &P::unpermute)});
   add_streams(table);
-  table.push_back(quantizing("cast", cast_bytes, "BF16 to FP8, one copy"));
-  table.push_back(quantizing("quantize", quantized_bytes, "both copies that training needs"));
+  table.push_back(quantizing());
   return table;
 }
 

@@ -132,9 +132,9 @@ void OpWriter::linear(const char* name, double rows, double n, double k, Split s
 }
 
 void OpWriter::norm(double width, double rows) {
-  forward("norm", OpClass::memory_bound, prices.stream(Stream::norm, 4 * width * rows), 1.5);
-  backward("norm", OpClass::memory_bound, prices.stream(Stream::norm_backward, 6 * width * rows),
-           2.5);
+  forward("norm", OpClass::memory_bound, prices.stream(Stream::norm, 4 * width * rows, rows), 1.5);
+  backward("norm", OpClass::memory_bound,
+           prices.stream(Stream::norm_backward, 6 * width * rows, rows), 2.5);
 }
 
 void OpWriter::elementwise(const char* name, double forward_bytes, double backward_bytes,

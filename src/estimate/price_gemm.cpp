@@ -1,12 +1,15 @@
 // Dense and grouped GEMM.
 // Dense: t = t0 + hypot(tile term, byte term): loads and epilogues overlap with math in part. Tile
-// term = min over tiles (a x b) of w' * 2ab (k + k_half) (1 + edge (1/a + 1/b)) / (peak * eff /
-// SMs), w = tiles / SMs, w' = w + wave * (ceil(w) - w); with w < 1 one wave, its depth split over
-// the idle SMs. Byte term = operand bytes / (HBM * fraction), an accumulated gradient at a fraction
-// of its own. Priors are fitted to NVIDIA aiconfigurator's GEMM tables at sustained clocks
-// (hwdb/profiles). Grouped: per expert the 2-norm of 2mnk (1 + m_half / m) / rate, bytes /
-// bandwidth and the start of a GEMM on its stream; priors fitted to SimuMax B200 samples.
+// term = min over tiles (a x b) of w' * 2ab (k + k_half) max(1, edge (1/a + 1/b)) / (peak * eff /
+// SMs): an SM multiplies a tile, or waits for its operands. w = tiles / SMs, w' = w + wave x
+// (ceil(w) - w); with w < 1 one wave, or the depth split over the idle SMs. Byte term = operand
+// bytes / (HBM x fraction), a weight gradient at a fraction of its own.
+// Grouped, one GEMM per expert over streams: the tiles that are quickest alone, as the library
+// chooses them, but w' = w and no k_half: other experts fill the SMs that they leave idle. One
+// launch for all: tiles of a fixed size over all experts in waves. Rows that come from a router
+// fill their last tile by half.
 #include <cmath>
+#include <span>
 #include <utility>
 
 #include "estimate/prices.hpp"
@@ -17,10 +20,16 @@ namespace {
 struct Tile {
   double a, b;
 };
-constexpr Tile kHopperTiles[] = {{128, 256}, {256, 128}, {128, 128}, {64, 256},
-                                 {256, 64},  {128, 64},  {64, 128}};
-constexpr Tile kBlackwellTiles[] = {{256, 256}, {128, 256}, {256, 128}, {128, 128},
-                                    {64, 256},  {256, 64},  {128, 64},  {64, 128}};
+// nvjet's tiles run from 64 x 8 to 256 x 128; these are close enough to fill a wave of any shape.
+constexpr Tile kTiles[] = {{256, 256}, {128, 256}, {256, 128}, {128, 192}, {192, 128},
+                           {128, 128}, {64, 256},  {256, 64},  {96, 128},  {128, 96},
+                           {64, 128},  {128, 64},  {64, 96},   {96, 64},   {64, 64},
+                           {64, 32},   {32, 64},   {64, 16},   {16, 64}};
+constexpr std::span kAllTiles(kTiles);
+constexpr auto kHopperTiles = kAllTiles.subspan(1);    // Blackwell pairs two SMs on a tile
+constexpr auto kBlockTiles = kAllTiles.subspan(5, 1);  // 128 x 128, as its scales
+static_assert(kBlockTiles[0].a == 128 && kBlockTiles[0].b == 128);
+constexpr double kGroupedNorm = 3;  ///< how math and traffic of many experts overlap
 
 /// Rows, columns and depth that the hardware sees in a pass.
 struct Problem3 {
@@ -38,36 +47,46 @@ Problem3 in_pass(const GemmShape& s, Pass pass) {
   return {};
 }
 
-/// Fewer tiles than SMs: libraries split the depth (split-K, stream-K) and add fp32 partial
-/// results. Seconds of one wave; `tile` = seconds of one element of depth.
-double split_seconds(const Problem3& p, const GemmParameters& g, double waves, double tile,
-                     double hbm) {
-  double best = tile * (p.depth + g.k_half);
-  for (const int split : {2, 3, 4, 6, 8}) {
+/// What one pass of a GEMM meets on a GPU.
+struct Machine {
+  const GemmParameters& g;
+  double flops_per_sm, sms, hbm;
+  std::span<const Tile> tiles;
+  /// Seconds of one element of depth.
+  [[nodiscard]] double depth_seconds(const Tile& t) const {
+    return 2 * t.a * t.b * std::max(1.0, g.tile_edge * (1 / t.a + 1 / t.b)) / flops_per_sm;
+  }
+};
+
+/// Rows of tiles; `even`: as many rows as asked for, not about as many.
+double tile_rows(double rows, double height, bool even) {
+  return even ? std::ceil(rows / height) : std::max(1.0, rows / height + 0.5);
+}
+
+/// Fewer tiles than SMs: libraries split the depth (split-K, stream-K) and another kernel adds the
+/// fp32 partial results. `step` = seconds of one element of depth.
+double split_seconds(const Problem3& p, const Machine& m, double waves, double step) {
+  double best = step * (p.depth + m.g.k_half);
+  for (const int split : {2, 4, 8}) {
     if (waves * split > 1) break;
-    const double partials = 8.0 * split * p.rows * p.cols / hbm;  // written and read once
-    best = std::min(best, tile * (p.depth / split + 2 * g.k_half) + partials);
+    const double partials = 8.0 * split * p.rows * p.cols / m.hbm;  // written and read once
+    best = std::min(best, step * (p.depth / split + m.g.k_half) + partials + 1e-6 * m.g.launch_us);
   }
   return best;
 }
 
-double tile_seconds(const Problem3& p, const GemmParameters& g, double flops_per_sm,
-                    const Gpu& gpu) {
-  double best = INFINITY;
-  const bool blackwell = gpu.compute_capability >= 10;
-  const Tile* tiles = blackwell ? kBlackwellTiles : kHopperTiles;
-  const int count = blackwell ? 8 : 7;
-  for (int i = 0; i < count; ++i) {
-    const auto [a, b] = tiles[i];
-    const double waves = std::ceil(p.rows / a) * std::ceil(p.cols / b) / gpu.sms;
-    const double edge = 1 + g.tile_edge * (1 / a + 1 / b);
-    const double tile = 2 * a * b * edge / flops_per_sm;
-    if (waves < 1) {
-      best = std::min(best, split_seconds(p, g, waves, tile, gpu.hbm_bandwidth.value));
-    } else {
-      const double w = waves + g.wave_quantization * (std::ceil(waves) - waves);
-      best = std::min(best, w * tile * (p.depth + g.k_half));
-    }
+/// The tile that is quickest alone: its time then, and how long its math keeps all SMs busy.
+struct TileTime {
+  double alone = INFINITY, busy = 0;
+};
+TileTime tile_time(const Problem3& p, const Machine& m, bool even) {
+  TileTime best;
+  for (const Tile& tile : m.tiles) {
+    const double waves = tile_rows(p.rows, tile.a, even) * std::ceil(p.cols / tile.b) / m.sms;
+    const double step = m.depth_seconds(tile), whole = step * (p.depth + m.g.k_half);
+    const double w = waves + m.g.wave_quantization * (std::ceil(waves) - waves);
+    const double alone = waves < 1 ? split_seconds(p, m, waves, step) : w * whole;
+    if (alone < best.alone) best = {alone, waves * step * p.depth};
   }
   return best;
 }
@@ -87,15 +106,41 @@ double pass_ratio(const GemmParameters& g, Pass pass) {
   return pass == Pass::forward ? 1 : pass == Pass::dgrad ? g.dgrad_ratio : g.wgrad_ratio;
 }
 
-/// Operands at the streaming rate; a gradient that is added to in memory at its own.
+/// Operands at the streaming rate; a weight gradient, which nothing reads again soon, at its own.
 double stream_seconds(const Calibration& c, const Gpu& gpu, const Problem3& p, Pipe pipe, Pass pass,
                       double accumulate_bytes) {
   const GemmParameters& g = c.gemm[static_cast<std::size_t>(pipe)];
-  const bool accumulates = pass == Pass::wgrad && accumulate_bytes > 0;
   const double operands = (p.rows + p.cols) * p.depth * element_bytes(pipe);
-  const double out = p.rows * p.cols * (accumulates ? accumulate_bytes : 2);
-  const double fraction = accumulates ? c.accumulate_fraction : g.bandwidth_fraction;
+  const double out = p.rows * p.cols * (accumulate_bytes > 0 ? accumulate_bytes : 2);
+  const double fraction = pass == Pass::wgrad ? c.accumulate_fraction : g.bandwidth_fraction;
   return (operands / g.bandwidth_fraction + out / fraction) / gpu.hbm_bandwidth.value;
+}
+
+Machine machine_of(const Prices& prices, Pipe pipe, double ratio) {
+  const GemmParameters& g = prices.calibration->gemm[static_cast<std::size_t>(pipe)];
+  const Gpu& gpu = prices.system->gpu;
+  return {g, pipe_peak(gpu, pipe).value * g.efficiency * ratio / gpu.sms, double(gpu.sms),
+          gpu.hbm_bandwidth.value,
+          pipe == Pipe::fp8_blockwise    ? kBlockTiles
+          : gpu.compute_capability >= 10 ? kAllTiles
+                                         : kHopperTiles};
+}
+
+double grouped_norm(double math, double traffic) {
+  return std::pow(std::pow(math, kGroupedNorm) + std::pow(traffic, kGroupedNorm), 1 / kGroupedNorm);
+}
+
+/// CUTLASS grouped GEMM as PyTorch dispatches it (aten/src/ATen/native/cuda/GroupMM.cu): a kernel
+/// with low tiles for few rows, else two SMs on a tile of twice the height.
+double single_launch_seconds(const Problem3& p, const Machine& m, const GroupedParameters& g,
+                             double experts, Pass pass, bool even) {
+  const bool few = pass != Pass::wgrad && p.rows <= 128;
+  const Tile tile{few ? 128.0 : 256.0, 128};
+  const double waves =
+      experts * tile_rows(p.rows, tile.a, even) * std::ceil(p.cols / tile.b) / m.sms;
+  const double rate = m.flops_per_sm * (few ? g.few_rows_ratio : 1);
+  const double w = waves + g.wave_quantization * (std::ceil(waves) - waves);
+  return w * 2 * tile.a * tile.b * (p.depth + m.g.k_half) / rate;
 }
 
 }  // namespace
@@ -173,12 +218,11 @@ int row_alignment(Precision p, bool grouped_tensor) {
 
 Seconds Prices::gemm(Pipe pipe, const GemmShape& shape, Pass pass, double accumulate_bytes) const {
   const GemmParameters& g = calibration->gemm[static_cast<std::size_t>(pipe)];
-  const Gpu& gpu = system->gpu;
   const Problem3 p = in_pass(shape, pass);
-  const double per_sm = pipe_peak(gpu, pipe).value * g.efficiency * pass_ratio(g, pass) / gpu.sms;
-  const double tiles = tile_seconds(p, g, per_sm, gpu);
-  const double streamed = stream_seconds(*calibration, gpu, p, pipe, pass, accumulate_bytes);
-  return seconds(g.launch_us * 1e-6 + std::hypot(tiles, streamed));
+  const Machine machine = machine_of(*this, pipe, pass_ratio(g, pass));
+  const double streamed =
+      stream_seconds(*calibration, system->gpu, p, pipe, pass, accumulate_bytes);
+  return seconds(g.launch_us * 1e-6 + std::hypot(tile_time(p, machine, true).alone, streamed));
 }
 
 Seconds Prices::fp32_gemm(const GemmShape& s) const {
@@ -187,21 +231,25 @@ Seconds Prices::fp32_gemm(const GemmShape& s) const {
 }
 
 Seconds Prices::grouped_gemm(Pipe pipe, double experts, const GemmShape& one, Pass pass,
-                             double accumulate_bytes, bool fused) const {
+                             double accumulate_bytes, bool single_launch, bool even) const {
   const GemmParameters& dense = calibration->gemm[static_cast<std::size_t>(pipe)];
   const GroupedParameters& g = calibration->grouped[static_cast<std::size_t>(pipe)];
-  const Gpu& gpu = system->gpu;
   const Problem3 p = in_pass(one, pass);
-  const double ratio = (pass == Pass::wgrad ? g.wgrad_ratio : g.efficiency_ratio) *
-                       (fused ? g.fused_efficiency_ratio : 1);
-  const double rate = pipe_peak(gpu, pipe).value * dense.efficiency * ratio;
-  const double k_loss = pass == Pass::wgrad ? 1 : 1 + dense.k_half / p.depth;
-  const double math =
-      2 * one.m * one.n * one.k * (1 + g.m_half / std::max(one.m, 1.0)) * k_loss / rate;
-  const double streamed = stream_seconds(*calibration, gpu, p, pipe, pass, accumulate_bytes);
-  // streams hide starts behind the other experts' work, in part as well
-  const double start = fused ? 0 : g.launch_us_per_group * 1e-6;
-  return seconds(dense.launch_us * 1e-6 + experts * std::hypot(math, streamed, start));
+  const double ratio = pass_ratio(dense, pass) *
+                       (pass == Pass::wgrad ? g.wgrad_ratio : g.efficiency_ratio) *
+                       (single_launch ? g.fused_efficiency_ratio : 1);
+  const Machine machine = machine_of(*this, pipe, ratio);
+  const double streamed =
+      experts * stream_seconds(*calibration, system->gpu, p, pipe, pass, accumulate_bytes);
+  // the rows of an expert are the depth of its weight gradient
+  const bool even_tiles = even || pass == Pass::wgrad;
+  const double start = 1e-6 * experts * g.launch_us_per_group;
+  if (single_launch) {
+    const double tiles = single_launch_seconds(p, machine, g, experts, pass, even_tiles);
+    return seconds(1e-6 * g.single_launch_us + grouped_norm(tiles, streamed));
+  }
+  const double tiles = experts * tile_time(p, machine, even_tiles).busy;
+  return seconds(2e-6 * dense.launch_us + grouped_norm(tiles + start, streamed));
 }
 
 }  // namespace moecast

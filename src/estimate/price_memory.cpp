@@ -1,9 +1,9 @@
 // Memory-bound kernels and attention.
-// Memory-bound: t = start + bytes / (HBM x fraction), both of the kernel's class.
-// Attention: t = t0 + max((FLOPs (1 + s_half / s) + tail) / (BF16 peak x efficiency), bytes / HBM);
-// causal forward FLOPs = 2 b h s_q context (d_qk + d_v), backward 2.5 x (flash kernels recompute
-// the scores: 5 matmuls against 2). Fitted to NVIDIA aiconfigurator's context-attention tables
-// (forward) and SimuMax's TE samples (backward).
+// Memory-bound: t = start + (bytes + rows x row_bytes) / (HBM x fraction) + bytes of a row / row
+// rate, all of the kernel's class. Attention: t = t0 + max((FLOPs (1 + s_half / s) + tail) / (BF16
+// peak x efficiency), bytes / HBM); causal forward FLOPs = 2 b h s_q context (d_qk + d_v). Priors
+// are fitted to NVIDIA aiconfigurator's context-attention tables (forward) and SimuMax's TE samples
+// (backward).
 #include <algorithm>
 
 #include "estimate/prices.hpp"
@@ -13,7 +13,6 @@ namespace moecast {
 namespace {
 
 constexpr double kTileRows = 128;  // queries of one thread block of FlashAttention-3 and cuDNN
-constexpr double kTail = 0.4;      // cuDNN 9.19 on H200: intercepts over 8, 32 and 64 heads
 
 HeadClass head_class(double qk_dim) {
   if (qk_dim <= 96) return HeadClass::d64;
@@ -28,10 +27,11 @@ const char* head_class_name(double qk_dim) {
   return kHeadNames[static_cast<std::size_t>(head_class(qk_dim))];
 }
 
-Seconds Prices::stream(Stream cls, double bytes) const {
+Seconds Prices::stream(Stream cls, double bytes, double rows) const {
   const StreamParameters& s = calibration->stream[static_cast<std::size_t>(cls)];
   const double rate = system->gpu.hbm_bandwidth.value * s.fraction / memory_factor;
-  return seconds(s.start_us * 1e-6 + bytes / rate);
+  const double row_seconds = rows > 0 ? bytes / rows / (s.row_gb_per_s * 1e9) : 0;
+  return seconds(s.start_us * 1e-6 + (bytes + rows * s.row_bytes) / rate + row_seconds);
 }
 Seconds Prices::permute(double bytes, bool fused) const {
   return stream(Stream::permute, bytes * (fused ? 1 : calibration->unfused_permute_factor));
@@ -52,25 +52,31 @@ Seconds Prices::small_kernels(double count) const {
   return seconds(count * calibration->kernel_floor_us * 1e-6);
 }
 
+double Prices::attention_flops(const AttentionShape& a, bool backward) {
+  return 2 * a.batch * a.heads * a.seq_q * a.context * (a.qk_dim + a.v_dim) * (backward ? 2.5 : 1);
+}
+double Prices::attention_bytes(const AttentionShape& a, bool backward) {
+  return 2 * a.batch * a.seq_q * (a.heads + a.kv_heads) * (a.qk_dim + a.v_dim) * (backward ? 2 : 1);
+}
+
 Seconds Prices::attention(const AttentionShape& a, bool backward) const {
   const Gpu& gpu = system->gpu;
   const auto& e = calibration->attention[static_cast<std::size_t>(head_class(a.qk_dim))];
-  const double forward_flops = 2 * a.batch * a.heads * a.seq_q * a.context * (a.qk_dim + a.v_dim);
   const double speed = (a.fp8 ? calibration->attention_fp8_speedup : 1) /
                        (a.sinks ? calibration->attention_sink_slowdown : 1);
   const double s_half = backward ? e.backward_s_half : e.forward_s_half;
   const double ramp = 1 + 0.5 * s_half / std::max(a.context, 64.0);
   // The causal triangle's longest rows end last: the other SMs wait for part of a tile over all
   // keys.
-  const double longest = 2 * kTileRows * 2 * a.context * (a.qk_dim + a.v_dim) * kTail * gpu.sms;
-  const double flops = (forward_flops * ramp + longest) * (backward ? 2.5 : 1);
+  const AttentionShape tile{1, kTileRows, 2 * a.context, 1, 1, a.qk_dim, a.v_dim, a.fp8, a.sinks};
+  const double flops = attention_flops(a, backward) * ramp +
+                       attention_flops(tile, backward) * calibration->attention_tail * gpu.sms;
   const double rate =
       gpu.bf16.value * (backward ? e.backward_efficiency : e.forward_efficiency) * speed;
-  const double io =
-      2 * a.batch * a.seq_q * (a.heads + a.kv_heads) * (a.qk_dim + a.v_dim) * (backward ? 2.5 : 1);
   const double bytes_time =
-      io / (gpu.hbm_bandwidth.value *
-            calibration->stream[static_cast<std::size_t>(Stream::elementwise)].fraction);
+      attention_bytes(a, backward) /
+      (gpu.hbm_bandwidth.value *
+       calibration->stream[static_cast<std::size_t>(Stream::elementwise)].fraction);
   return seconds(calibration->attention_launch_us * 1e-6 * (backward ? 2 : 1) +
                  std::max(flops / rate, bytes_time));
 }

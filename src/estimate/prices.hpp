@@ -62,18 +62,24 @@ struct Prices {
   [[nodiscard]] Seconds gemm(Pipe pipe, const GemmShape& shape, Pass pass,
                              double accumulate_bytes = 0) const;
   [[nodiscard]] Seconds fp32_gemm(const GemmShape& shape) const;
-  /// `experts` GEMMs of m rows each.
+  /// `experts` GEMMs of m rows each: exactly (`even`), or as a router gives them.
   [[nodiscard]] Seconds grouped_gemm(Pipe pipe, double experts, const GemmShape& one, Pass pass,
-                                     double accumulate_bytes, bool fused) const;
+                                     double accumulate_bytes, bool single_launch,
+                                     bool even = false) const;
   struct AttentionShape {
     double batch = 1, seq_q = 0, context = 0;  ///< context = mean keys per query (causal: s/2)
     double heads = 0, kv_heads = 0, qk_dim = 0, v_dim = 0;
     bool fp8 = false, sinks = false;
   };
+  /// Of causal attention; backward recomputes the scores: 5 matmuls against 2.
+  static double attention_flops(const AttentionShape& a, bool backward);
+  /// Operands and results, once each: backward reads five and writes three.
+  static double attention_bytes(const AttentionShape& a, bool backward);
   [[nodiscard]] Seconds attention(const AttentionShape& a, bool backward) const;
   [[nodiscard]] Seconds unfused_attention(double scores, bool backward) const;
   [[nodiscard]] Seconds scan(double bytes) const;
-  [[nodiscard]] Seconds stream(Stream cls, double bytes) const;
+  /// `rows`: tokens, where a kernel works row by row.
+  [[nodiscard]] Seconds stream(Stream cls, double bytes, double rows = 0) const;
   [[nodiscard]] Seconds elementwise(double bytes) const {
     return stream(Stream::elementwise, bytes);
   }

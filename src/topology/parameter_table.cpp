@@ -6,8 +6,8 @@ namespace {
 constexpr const char* kBackends[] = {"alltoall", "allgather", "deepep", "hybridep"};
 
 /// Names of Stream in its order: memory-bound, moves of routed rows, quantisation recipes.
-constexpr const char* kStreams[] = {"elementwise",   "rope", "activation", "norm",
-                                    "norm_backward", "loss", "adam"};
+constexpr const char* kStreams[] = {"elementwise", "rope", "activation", "norm", "norm_backward",
+                                    "loss",        "adam", "router",     "sort"};
 constexpr const char* kMoves[] = {"permute", "unpermute"};
 constexpr const char* kRecipes[] = {"fp8_delayed", "fp8_tensorwise", "fp8_blockwise", "mxfp8",
                                     "nvfp4"};
@@ -40,7 +40,7 @@ void gemm_rows(Builder& b) {
   b.each("gemm", kPipeNames, "k_half", "elements", "fixed cost per tile in elements of K", 0, 4000,
          [](Calibration& c, int i) { return &c.gemm[i].k_half; });
   b.each("gemm", kPipeNames, "tile_edge", "elements",
-         "operand traffic of a tile: 1 + edge (1/a + 1/b)", 0, 100,
+         "an a x b tile waits for its operands where edge (1/a + 1/b) > 1", 0, 400,
          [](Calibration& c, int i) { return &c.gemm[i].tile_edge; });
   b.each("gemm", kPipeNames, "wave_quantization", "fraction", "share of a tail wave that is lost",
          0, 1, [](Calibration& c, int i) { return &c.gemm[i].wave_quantization; });
@@ -57,17 +57,22 @@ void gemm_rows(Builder& b) {
   b.each("grouped_gemm", kPipeNames, "efficiency_ratio", "ratio",
          "grouped against dense, forward and dgrad", 0.2, 1.5,
          [](Calibration& c, int i) { return &c.grouped[i].efficiency_ratio; });
-  b.each("grouped_gemm", kPipeNames, "wgrad_ratio", "ratio",
-         "grouped against dense, accumulating wgrad", 0.2, 1.5,
-         [](Calibration& c, int i) { return &c.grouped[i].wgrad_ratio; });
-  b.each("grouped_gemm", kPipeNames, "m_half", "rows", "rows lost per expert", 0, 600,
-         [](Calibration& c, int i) { return &c.grouped[i].m_half; });
+  b.each("grouped_gemm", kPipeNames, "wgrad_ratio", "ratio", "grouped against dense, wgrad", 0.2,
+         1.5, [](Calibration& c, int i) { return &c.grouped[i].wgrad_ratio; });
   b.each("grouped_gemm", kPipeNames, "launch_us_per_group", "us",
          "device time per expert GEMM, multi-stream", 0, 20,
          [](Calibration& c, int i) { return &c.grouped[i].launch_us_per_group; });
   b.each("grouped_gemm", kPipeNames, "fused_efficiency_ratio", "ratio",
-         "single-launch fused grouped MLP against multi-stream", 0.5, 2,
+         "one launch for all experts against multi-stream", 0.5, 2,
          [](Calibration& c, int i) { return &c.grouped[i].fused_efficiency_ratio; });
+  b.each("grouped_gemm", kPipeNames, "few_rows_ratio", "ratio",
+         "one launch, at most 128 rows per expert", 0.2, 1.2,
+         [](Calibration& c, int i) { return &c.grouped[i].few_rows_ratio; });
+  b.each("grouped_gemm", kPipeNames, "wave_quantization", "fraction",
+         "one launch, share of a tail wave that is lost", 0, 1,
+         [](Calibration& c, int i) { return &c.grouped[i].wave_quantization; });
+  b.each("grouped_gemm", kPipeNames, "single_launch_us", "us", "start of one launch for all", 0.5,
+         60, [](Calibration& c, int i) { return &c.grouped[i].single_launch_us; });
 }
 
 void attention_rows(Builder& b) {
@@ -79,6 +84,8 @@ void attention_rows(Builder& b) {
          [](Calibration& c, int i) { return &c.attention[i].backward_efficiency; });
   b.one("attention.launch_us", "us", "one attention kernel's fixed time", 0.5, 40,
         [](Calibration& c, int) { return &c.attention_launch_us; });
+  b.one("attention.tail", "tiles", "of a tile over all keys that the other SMs wait for at the end",
+        0, 4, [](Calibration& c, int) { return &c.attention_tail; });
   b.each("attention", kHeadNames, "forward_s_half", "tokens", "context lost per sequence", 0, 4000,
          [](Calibration& c, int i) { return &c.attention[i].forward_s_half; });
   b.each("attention", kHeadNames, "backward_s_half", "tokens", "the same in backward", 0, 4000,
@@ -98,6 +105,10 @@ void memory_rows(Builder& b) {
          [](Calibration& c, int i) { return &c.stream[i].start_us; });
   b.each("memory_bound", kStreams, "fraction", "fraction", "of HBM", 0.05, 1.1,
          [](Calibration& c, int i) { return &c.stream[i].fraction; });
+  b.each("memory_bound", kStreams, "row_bytes", "bytes", "what a row costs beside its bytes", 0,
+         200000, [](Calibration& c, int i) { return &c.stream[i].row_bytes; });
+  b.each("memory_bound", kStreams, "row_gb_per_s", "GB/s", "at which a block streams its row",
+         0.001, 1e4, [](Calibration& c, int i) { return &c.stream[i].row_gb_per_s; });
   b.one("memory_bound.kernel_floor_us", "us", "shortest kernel", 1, 12,
         [](Calibration& c, int) { return &c.kernel_floor_us; });
   b.each("permute", kMoves, "start_us", "us", "start and drain of one kernel", 0.5, 60,

@@ -77,12 +77,12 @@ TEST_CASE("calibrate refits samples without a GPU and writes a profile that esti
   std::string samples =
       R"({"schema":"moecast/samples@1","device":{"name":"NVIDIA H200","compute_capability":9.0,)"
       R"("sms":132,"date":"2026-11-29"},"samples":[)";
-  // a norm that streams 4 TB/s after 3 us
+  // a residual add that streams 4 TB/s after 3 us
   for (int i = 0; i < 12; ++i) {
     const double rows = 1024.0 * (1 << i % 6), cols = i < 6 ? 4096 : 7168;
-    samples += std::string(i == 0 ? "" : ",") + R"({"class":"rms_norm","keys":{"rows":)" +
+    samples += std::string(i == 0 ? "" : ",") + R"({"class":"residual","keys":{"rows":)" +
                std::to_string(rows) + R"(,"cols":)" + std::to_string(cols) + R"(},"median_us":)" +
-               std::to_string(3.362 + 4 * rows * cols / 4e6) + "}";
+               std::to_string(3.362 + 6 * rows * cols / 4e6) + "}";
   }
   const std::string file = dir.file("node.samples.json", samples + "]}");
   const std::string profile = (dir.path() / "node.yaml").string();
@@ -92,13 +92,13 @@ TEST_CASE("calibrate refits samples without a GPU and writes a profile that esti
   REQUIRE(outcome.exit_code == 0);
   const Json d = outcome.json();
   const Json curve = d.at("curves").at(0);
-  CHECK(curve.at("name") == "memory_bound.norm");
+  CHECK(curve.at("name") == "memory_bound.elementwise");
   CHECK(curve.at("accepted") == true);
-  const double fraction = curve.at("parameters").at("memory_bound.norm.fraction").at("value");
+  const double fraction = curve.at("parameters").at("memory_bound.elementwise.fraction").at("value");
   CHECK_THAT(fraction, WithinRel(4.0 / 4.8, 0.01));
-  CHECK(d.at("compare").at(0).at("kernel") == "rms_norm");
+  CHECK(d.at("compare").at(0).at("kernel") == "residual");
   const Outcome use =
-      run({"kernel", "rms_norm", "rows=65536", "cols=8192", "--system", profile, "--json"});
+      run({"kernel", "residual", "rows=65536", "cols=8192", "--system", profile, "--json"});
   REQUIRE(use.exit_code == 0);
   CHECK(contains(use.json().at("source"), "measured"));
   const Outcome estimate = run({"estimate", dir.file("run.yaml", kSmallRun), "--set",

@@ -257,7 +257,7 @@ void measure_attention(Bench& bench) {
     work.rel_error = at->second;
     return work;
   };
-  for (const AttentionGrid& a : attention_shapes(bench.is_quick)) {
+  for (const AttentionGrid& a : attention_shapes(bench.grid)) {
     for (const bool is_backward : {false, true}) {
       const Kernel kernel{"attention",
                           {{"batch", double(a.batch)},

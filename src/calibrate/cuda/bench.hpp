@@ -7,6 +7,7 @@
 
 #include "calibrate/cuda/gpu.hpp"
 #include "calibrate/recorder.hpp"
+#include "calibrate/shapes.hpp"
 
 namespace moecast::cuda {
 
@@ -38,15 +39,15 @@ struct Effort {
 class Bench {
  public:
   /// `tick` counts a measurement that is over, `warn` tells of one that failed.
-  Bench(Gpu& on, Recorder& into, bool quick, const std::atomic<bool>& stop,
+  Bench(Gpu& on, Recorder& into, const Grid& shapes, const std::atomic<bool>& stop,
         std::function<void()> tick, std::function<void(const std::string&)> warn)
       : gpu(on),
         recorder(into),
-        is_quick(quick),
+        grid(shapes),
         stop_(stop),
         tick_(std::move(tick)),
         warn_(std::move(warn)) {
-    if (is_quick) effort = {0.04, 0.12, 0.03, 0.01, 4};
+    if (grid.is_quick) effort = {0.04, 0.12, 0.03, 0.01, 4};
   }
 
   /// Prepares, checks and times a kernel in each mode that has no sample yet. Kernels that this GPU
@@ -65,7 +66,7 @@ class Bench {
 
   Gpu& gpu;
   Recorder& recorder;
-  const bool is_quick;
+  const Grid grid;
   bool is_planning = false;   ///< only counts
   bool is_repeating = false;  ///< measures what is known, too: all processes must do the same
   Effort effort;

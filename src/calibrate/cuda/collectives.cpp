@@ -146,7 +146,7 @@ void enqueue_collective(const World& world, const std::vector<ncclComm_t>& comms
 
 void measure_collectives(Bench& bench, World& world) {
   for (const Row& row : table()) {
-    for (const std::uint64_t bytes : message_bytes(bench.is_quick)) {
+    for (const std::uint64_t bytes : message_bytes(bench.grid)) {
       const Kernel kernel{
           row.name,
           {{"ranks", double(world.ranks)}, {"bytes", double(bytes)}, {"precision", "bf16"}},

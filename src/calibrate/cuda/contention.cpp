@@ -136,9 +136,9 @@ void measure_local_contention(Bench& bench) {
   World alone;
   alone.gpus = {&bench.gpu};
   Gpu& gpu = bench.gpu;
-  for (const GemmProblem& p : problems(bench.is_quick)) {
+  for (const GemmProblem& p : problems(bench.grid.is_quick)) {
     for (const int sms : {4, 8, 16, 24, 32}) {
-      if (bench.is_quick && sms != 16) continue;
+      if (bench.grid.is_quick && sms != 16) continue;
       measure_pair(bench, alone, p,
                    {{"with", "copy"}, {"sms", double(sms)}, {"bytes", double(kCopyBytes)}}, [&] {
                      void *from = gpu.arena->take(kCopyBytes), *to = gpu.arena->take(kCopyBytes);
@@ -158,9 +158,9 @@ void measure_local_contention(Bench& bench) {
 void measure_contention(Bench& bench, World& world) {
   if (world.spans_processes()) return;
   const RoutedShape shape{4096, 7168, 8, 256};
-  for (const GemmProblem& p : problems(bench.is_quick)) {
+  for (const GemmProblem& p : problems(bench.grid.is_quick)) {
     for (const int sms : {8, 16, 24, 32}) {
-      if (bench.is_quick && sms != 16) continue;
+      if (bench.grid.is_quick && sms != 16) continue;
       const KernelKeys exchange{{"sms", double(sms)},
                                 {"tokens", double(shape.tokens)},
                                 {"hidden", double(shape.hidden)},

@@ -226,11 +226,11 @@ void measure_dispatch(Bench& bench, World& world) {
   }
   for (const bool is_combine : {false, true}) {
     const char* cls = is_combine ? "combine" : "dispatch";
-    for (const RoutedShape& shape : dispatch_shapes(bench.is_quick)) {
+    for (const RoutedShape& shape : dispatch_shapes(bench.grid)) {
       measure_together(bench, world, {cls, keys_of(shape, world.ranks, 0), "nccl_alltoall"},
                        [&] { return prepare_alltoall(world, shape, is_combine); });
       if (!world.has_peer_access || !world.gpus[0]->has(9)) continue;
-      for (const int sms : dispatch_sms(bench.is_quick)) {
+      for (const int sms : dispatch_sms(bench.grid)) {
         const KernelKeys keys = keys_of(shape, world.ranks, sms);
         measure_together(bench, world, {cls, keys, "p2p"},
                          [&] { return prepare_p2p(world, shape, sms, is_combine, true); });

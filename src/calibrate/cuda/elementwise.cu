@@ -115,44 +115,47 @@ struct Adam {
 
 constexpr int kHead = 128;
 
-__global__ void rope_kernel(const bf16* x, const float2* cos_sin, bf16* y, int cols) {
-  __shared__ float2 table[kHead / 2];
-  const std::size_t row = blockIdx.x;
-  constexpr int kHalfVecs = kHead / 2 / kVec, kBatch = 2;
-  const int pieces = cols / kHead * kHalfVecs;
-  const auto low_of = [&](int at) {
-    return row * cols + at / kHalfVecs * kHead + at % kHalfVecs * kVec;
-  };
-  if (threadIdx.x < kHead / 2) table[threadIdx.x] = cos_sin[row * (kHead / 2) + threadIdx.x];
-  for (int start = threadIdx.x; start - static_cast<int>(threadIdx.x) < pieces;
-       start += kBatch * kThreads) {
-    Vec8 low[kBatch], high[kBatch];
+/// A thread turns 8 pairs of a head; the angles of a row come from L1 for all heads but the first.
+struct Rope {
+  const bf16* x;
+  const float4* cos_sin;
+  bf16* y;
+  int per_row;  ///< pieces of a row
+  __device__ void operator()(std::size_t first, std::size_t n) const {
+    constexpr int kHalfVecs = kHead / 2 / kVec;
+    Vec8 low[kUnroll], high[kUnroll];
+    const auto low_of = [&](std::size_t at) {
+      return at / kHalfVecs * kHead + at % kHalfVecs * kVec;
+    };
 #pragma unroll
-    for (int i = 0; i < kBatch; ++i) {
-      if (start + i * kThreads >= pieces) continue;
-      low[i] = *reinterpret_cast<const Vec8*>(x + low_of(start + i * kThreads));
-      high[i] = *reinterpret_cast<const Vec8*>(x + low_of(start + i * kThreads) + kHead / 2);
+    for (int i = 0; i < kUnroll; ++i) {
+      const std::size_t at = first + i * kThreads;
+      if (at >= n) continue;
+      low[i] = *reinterpret_cast<const Vec8*>(x + low_of(at));
+      high[i] = *reinterpret_cast<const Vec8*>(x + low_of(at) + kHead / 2);
     }
-    __syncthreads();  // the table, behind the first loads
 #pragma unroll
-    for (int i = 0; i < kBatch; ++i) {
-      const int at = start + i * kThreads;
-      if (at >= pieces) continue;
+    for (int i = 0; i < kUnroll; ++i) {
+      const std::size_t at = first + i * kThreads;
+      if (at >= n) continue;
+      const float4* table = cos_sin + (at / per_row * (kHead / 2) + at % kHalfVecs * kVec) / 2;
       float a[kVec], b[kVec];
       unpack(low[i], a);
       unpack(high[i], b);
 #pragma unroll
-      for (int j = 0; j < kVec; ++j) {
-        const float2 t = table[at % kHalfVecs * kVec + j];
-        const float re = a[j] * t.x - b[j] * t.y;
+      for (int j = 0; j < kVec; j += 2) {
+        const float4 t = table[j / 2];
+        const float re = a[j] * t.x - b[j] * t.y, next = a[j + 1] * t.z - b[j + 1] * t.w;
         b[j] = b[j] * t.x + a[j] * t.y;
+        b[j + 1] = b[j + 1] * t.z + a[j + 1] * t.w;
         a[j] = re;
+        a[j + 1] = next;
       }
       *reinterpret_cast<Vec8*>(y + low_of(at)) = pack(a);
       *reinterpret_cast<Vec8*>(y + low_of(at) + kHead / 2) = pack(b);
     }
   }
-}
+};
 
 __global__ void __launch_bounds__(1024, 1) copy_loop(const uint4* x, uint4* y, std::size_t n) {
   const std::size_t step = static_cast<std::size_t>(gridDim.x) * blockDim.x;
@@ -195,8 +198,9 @@ void adam(const float* grad, float* master, float* m, float* v, bf16* weight, st
 }
 
 void rope(const bf16* x, const float2* cos_sin, bf16* y, int rows, int cols, cudaStream_t s) {
-  rope_kernel<<<static_cast<unsigned>(rows), kThreads, 0, s>>>(x, cos_sin, y, cols);
-  check(cudaGetLastError());
+  const int per_row = cols / (2 * kVec);
+  launch(static_cast<std::size_t>(rows) * per_row, s,
+         Rope{x, reinterpret_cast<const float4*>(cos_sin), y, per_row});
 }
 
 void copy_on_sms(const void* x, void* y, std::size_t bytes, int sms, cudaStream_t s) {

@@ -27,7 +27,7 @@ Work prepare(Gpu& gpu, const GemmProblem& problem) {
 
 void measure_gemm(Bench& bench) {
   for (const std::string& precision : gemm_precisions(bench.gpu)) {
-    for (const DenseShape& shape : gemm_shapes(bench.is_quick)) {
+    for (const DenseShape& shape : gemm_shapes(bench.grid)) {
       if (precision != "bf16" && !shape.is_core) continue;
       for (const char* pass : {"forward", "dgrad", "wgrad"}) {
         const GemmProblem problem{shape.m, shape.n, shape.k, precision, pass};

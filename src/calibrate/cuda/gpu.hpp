@@ -66,6 +66,11 @@ class Gpu {
   /// Handles, workspaces and the arena, after the memory overhead has been read.
   void open_libraries();
   void sync() const { check(cudaStreamSynchronize(stream)); }
+  /// In the order of `stream`, which a plain cudaMemcpy of few bytes does not wait for.
+  void upload(void* to, const void* from, std::size_t bytes) const {
+    check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream));
+    sync();
+  }
   /// Whether `capability` (such as 9.0) or later.
   [[nodiscard]] bool has(int major, int minor = 0) const {
     return properties.major > major || (properties.major == major && properties.minor >= minor);

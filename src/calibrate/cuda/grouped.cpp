@@ -149,8 +149,7 @@ class SingleLaunch {
     std::array<void**, 3> device{};
     for (std::size_t i = 0; i < 3; ++i) {
       device[i] = gpu_.arena->take<void*>(experts.size());
-      check(cudaMemcpy(device[i], host[i].data(), experts.size() * sizeof(void*),
-                       cudaMemcpyHostToDevice));
+      gpu_.upload(device[i], host[i].data(), experts.size() * sizeof(void*));
     }
     return device;
   }
@@ -222,7 +221,7 @@ bool is_single_launch_shape(const GroupedShape& shape) {
 
 void measure_grouped(Bench& bench) {
   for (const std::string& precision : gemm_precisions(bench.gpu)) {
-    for (const GroupedShape& shape : grouped_shapes(bench.is_quick)) {
+    for (const GroupedShape& shape : grouped_shapes(bench.grid)) {
       if (precision != "bf16" && !shape.is_core) continue;
       const std::vector<int> rows =
           rows_per_expert(shape.experts, shape.tokens_per_expert, shape.is_skewed);

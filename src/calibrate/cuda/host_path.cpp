@@ -90,7 +90,7 @@ void measure_launch(Bench& bench) {
 
 void measure_offload(Bench& bench) {
   Gpu& gpu = bench.gpu;
-  const std::vector<std::uint64_t> sizes = host_copy_bytes(bench.is_quick);
+  const std::vector<std::uint64_t> sizes = host_copy_bytes(bench.grid);
   std::unique_ptr<PinnedBuffer> to, from;
   if (!bench.is_planning) {
     to = std::make_unique<PinnedBuffer>(sizes.back());

@@ -120,7 +120,11 @@ void router(const float* logits, float* probs, std::uint8_t* map, int rows, int 
   const auto blocks = static_cast<unsigned>((rows + kThreads / 32 - 1) / (kThreads / 32));
   const int per_lane = (experts + 31) / 32;
   if (per_lane > kMaxPerLane) throw Unsupported("more than 512 experts");
-  if (per_lane <= 4)
+  if (per_lane <= 1)
+    router_kernel<1><<<blocks, kThreads, 0, s>>>(logits, probs, map, rows, experts, topk);
+  else if (per_lane <= 2)
+    router_kernel<2><<<blocks, kThreads, 0, s>>>(logits, probs, map, rows, experts, topk);
+  else if (per_lane <= 4)
     router_kernel<4><<<blocks, kThreads, 0, s>>>(logits, probs, map, rows, experts, topk);
   else if (per_lane <= 8)
     router_kernel<8><<<blocks, kThreads, 0, s>>>(logits, probs, map, rows, experts, topk);

@@ -49,26 +49,14 @@ void measure_table(Bench& bench, const std::vector<MemoryKernel>& table,
 }  // namespace
 
 void measure_memory(Bench& bench) {
-  const std::vector<MatrixShape> shapes = memory_shapes(bench.is_quick);
+  const std::vector<MatrixShape> shapes = memory_shapes(bench.grid);
   for (const auto& table : {elementwise_kernels(), norm_kernels(), quantize_kernels()})
     measure_table(bench, table, shapes);
-  const std::vector<MatrixShape> router_shapes =
-      bench.is_quick ? std::vector<MatrixShape>{{8192, 128}}
-                     : std::vector<MatrixShape>{
-                           {1024, 128}, {4096, 64}, {8192, 128}, {8192, 256}, {32768, 128}};
-  const std::vector<MatrixShape> loss_shapes =
-      bench.is_quick
-          ? std::vector<MatrixShape>{{4096, 32768}}
-          : std::vector<MatrixShape>{{1024, 129280}, {4096, 32768}, {4096, 151936}, {8192, 151936}};
-  const std::vector<MatrixShape> adam_shapes =
-      bench.is_quick
-          ? std::vector<MatrixShape>{{16384, 4096}}
-          : std::vector<MatrixShape>{{256, 4096}, {2048, 4096}, {16384, 4096}, {65536, 4096}};
   for (const MemoryKernel& kernel : wide_kernels())
     measure_table(bench, {kernel},
-                  kernel.cls == "adam"     ? adam_shapes
-                  : kernel.cls == "router" ? router_shapes
-                                           : loss_shapes);
+                  kernel.cls == "adam"     ? adam_shapes(bench.grid)
+                  : kernel.cls == "router" ? router_shapes(bench.grid)
+                                           : loss_shapes(bench.grid));
 }
 
 }  // namespace moecast::cuda

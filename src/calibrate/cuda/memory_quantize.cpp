@@ -26,7 +26,7 @@ Instance make_cast(Gpu& gpu, int rows, int cols) {
   const bf16* x = filled<bf16>(gpu, n, 1);
   auto* y = gpu.arena->take<__nv_fp8_e4m3>(n);
   auto* scale = gpu.arena->take<float>(1);
-  check(cudaMemcpy(scale, &kTensorScale, sizeof(float), cudaMemcpyHostToDevice));
+  gpu.upload(scale, &kTensorScale, sizeof(float));
   return {[=](cudaStream_t s) { cast(x, scale, y, n, s); },
           [=, &gpu] {
             Numbers got = to_host(gpu, y, n);
@@ -45,7 +45,7 @@ Instance make_quantize(Gpu& gpu, int rows, int cols, const Recipe& recipe) {
   auto *row_scales = gpu.arena->take<float>(n / block),
        *col_scales = gpu.arena->take<float>(n / block);
   auto *scale = gpu.arena->take<float>(1), *top = gpu.arena->take<float>(1);
-  check(cudaMemcpy(scale, &kTensorScale, sizeof(float), cudaMemcpyHostToDevice));
+  gpu.upload(scale, &kTensorScale, sizeof(float));
   return {
       [=](cudaStream_t s) {
         check(cudaMemsetAsync(top, 0, sizeof(float), s));

@@ -10,7 +10,7 @@ namespace {
 constexpr int kThreads = 256;
 constexpr int kMaxVecs = 8;  ///< 16-byte vectors a thread keeps: rows of up to 16384
 constexpr float kEpsilon = 1e-6f;
-constexpr int kBackwardBlocks = 264;
+constexpr int kBackwardBlocks = 528;  ///< at most; half of them for rows wider than 4096
 
 template <int Vecs>
 __global__ void forward(const bf16* x, const bf16* weight, bf16* y, float* rstd, int cols) {
@@ -105,11 +105,19 @@ __global__ void backward(const bf16* dy, const bf16* x, const bf16* weight, cons
   }
 }
 
+constexpr int kReduceCols = 32, kReduceParts = 16;
+
+/// A warp reads 32 neighbouring columns; 16 of them share the parts.
 __global__ void reduce_partial(const float* partial, float* out, int parts, int cols) {
-  const int col = blockIdx.x * blockDim.x + threadIdx.x;
-  if (col >= cols) return;
+  __shared__ float sums[kReduceParts][kReduceCols];
+  const int col = blockIdx.x * kReduceCols + threadIdx.x;
   float sum = 0;
-  for (int p = 0; p < parts; ++p) sum += partial[static_cast<std::size_t>(p) * cols + col];
+  for (int p = threadIdx.y; p < parts && col < cols; p += kReduceParts)
+    sum += partial[static_cast<std::size_t>(p) * cols + col];
+  sums[threadIdx.y][threadIdx.x] = sum;
+  __syncthreads();
+  if (threadIdx.y != 0 || col >= cols) return;
+  for (int p = 1; p < kReduceParts; ++p) sum += sums[p][threadIdx.x];
   out[col] = sum;
 }
 
@@ -140,13 +148,13 @@ void rms_norm(const bf16* x, const bf16* weight, bf16* y, float* rstd, int rows,
 void rms_norm_backward(const bf16* dy, const bf16* x, const bf16* weight, const float* rstd,
                        bf16* dx, float* partial, float* dweight, int rows, int cols,
                        cudaStream_t s) {
-  const int blocks = std::min(rows, kBackwardBlocks);
+  const int blocks = std::min(rows, cols <= 4096 ? kBackwardBlocks : kBackwardBlocks / 2);
   with_vecs(cols, [&](auto vecs) {
     backward<decltype(vecs)::value><<<static_cast<unsigned>(blocks), kThreads, 0, s>>>(
         dy, x, weight, rstd, dx, partial, rows, cols);
   });
-  reduce_partial<<<static_cast<unsigned>((cols + 63) / 64), 64, 0, s>>>(partial, dweight, blocks,
-                                                                        cols);
+  reduce_partial<<<static_cast<unsigned>((cols + kReduceCols - 1) / kReduceCols),
+                   dim3(kReduceCols, kReduceParts), 0, s>>>(partial, dweight, blocks, cols);
   check(cudaGetLastError());
 }
 

@@ -156,7 +156,7 @@ Work prepare(Gpu& gpu, const RoutedShape& shape, const Move& move) {
 
 void measure_permute(Bench& bench) {
   for (const Move& move : kMoves) {
-    for (const RoutedShape& shape : permute_shapes(bench.is_quick)) {
+    for (const RoutedShape& shape : permute_shapes(bench.grid)) {
       const Kernel kernel{move.cls,
                           {{"rows", double(shape.tokens)},
                            {"cols", double(shape.hidden)},

@@ -165,12 +165,13 @@ class Session {
   }
 
   Bench bench_of(Gpu& gpu) {
-    return {gpu,         recorder_,          request_.quick,
+    return {gpu,         recorder_,          Grid{request_.quick, request_.seed},
             interrupted, [this] { tick(); }, [this](const std::string& text) { warn(text); }};
   }
 
   void count_planned() {
-    Bench planner(*gpus_[0], recorder_, request_.quick, interrupted, [this] { ++planned_; }, {});
+    Bench planner(*gpus_[0], recorder_, Grid{request_.quick, request_.seed}, interrupted,
+                  [this] { ++planned_; }, {});
     planner.is_planning = true;
     for (const Section& section : kSections) {
       if (!is_wanted(section.name)) continue;

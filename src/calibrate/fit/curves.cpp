@@ -66,20 +66,28 @@ void add_gemm(std::vector<FitCurve>& curves) {
   }
   for (std::size_t i = 0; i < std::size(kPipeNames); ++i) {
     const std::string name = std::string("grouped_gemm.") + kPipeNames[i];
-    Names fields = {"efficiency_ratio", "wgrad_ratio", "m_half", "launch_us_per_group"};
+    Names fields = {"efficiency_ratio", "wgrad_ratio", "launch_us_per_group"};
     curves.push_back({name, under(name, fields), [takes = of("grouped_gemm", i)](const Sample& s) {
                         return takes(s) && s.backend.find("stream") != std::string::npos;
+                      }});
+    // cuBLAS's grouped GEMM is half as quick as experts over streams: nobody trains with it
+    curves.push_back({name + ".single_launch",
+                      under(name, {"fused_efficiency_ratio", "few_rows_ratio", "wave_quantization",
+                                   "single_launch_us"}),
+                      [takes = of("grouped_gemm", i)](const Sample& s) {
+                        return takes(s) && s.backend == "torch_grouped_mm";
                       }});
   }
 }
 
-/// The launch time is that of the commonest heads; narrower and wider ones take it over.
+/// Launch time and tail are those of the commonest heads; narrower and wider ones take them over.
 void add_attention(std::vector<FitCurve>& curves) {
   for (const char* heads : {"d128", "d64", "d192", "d256"}) {
     const std::string name = std::string("attention.") + heads;
     Names paths = under(
         name, {"forward_efficiency", "backward_efficiency", "forward_s_half", "backward_s_half"});
-    if (name == "attention.d128") paths.emplace_back("attention.launch_us");
+    if (name == "attention.d128")
+      paths.insert(paths.end(), {"attention.launch_us", "attention.tail"});
     curves.push_back({name, paths, [=](const Sample& s) {
                         return s.cls == "attention" && has_pipe(s, Pipe::bf16) &&
                                head_class_name(number(s, "qk_dim").value_or(0)) ==
@@ -100,13 +108,22 @@ void add_streams(std::vector<FitCurve>& curves) {
   };
   add("memory_bound.elementwise", {}, {"residual"});
   add("memory_bound.rope", {}, {"rope"});
-  add("memory_bound.activation", {}, {"swiglu", "swiglu_backward"});
-  add("memory_bound.norm", {}, {"rms_norm"});
-  add("memory_bound.norm_backward", {}, {"rms_norm_backward"});
-  add("memory_bound.loss", {}, {"cross_entropy"});
+  add("memory_bound.activation", {"row_gb_per_s"}, {"swiglu", "swiglu_backward"});
+  const Names rows = {"row_bytes", "row_gb_per_s"};
+  add("memory_bound.norm", rows, {"rms_norm"});
+  add("memory_bound.norm_backward", rows, {"rms_norm_backward"});
+  add("memory_bound.loss", rows, {"cross_entropy"});
+  add("memory_bound.router", {"row_bytes"}, {"router"});
+  add("memory_bound.sort", {"row_gb_per_s"}, {"sort"});
   add("memory_bound.adam", {}, {"adam"});
-  add("permute.permute", {"unfused_factor"}, {"permute"});
-  add("permute.unpermute", {"unfused_factor"}, {"unpermute"});
+  for (const char* cls : {"permute", "unpermute"}) {
+    const std::string name = std::string("permute.") + cls;
+    curves.push_back({name, under(name, {"start_us", "fraction", "unfused_factor"}),
+                      [=](const Sample& s) {  // unfused: of so many copies that L2 can't keep them
+                        const bool fused = number(s, "fused").value_or(1) != 0;
+                        return s.cls == cls && (fused || number(s, "topk").value_or(1) > 2);
+                      }});
+  }
   for (const auto& [precision, text] : kEnumNames<Precision>) {
     if (precision == Precision::bf16) continue;
     const std::string name = "quantize." + std::string(text);

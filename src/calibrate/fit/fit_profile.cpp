@@ -128,18 +128,26 @@ CurveFit fit_direct(const DirectCurve& curve, const Samples& samples, Profile& p
   CurveFit fit;
   fit.name = curve.name;
   std::vector<double> values, deviations;
-  for (const Sample& s : samples.samples)
-    if (const auto value = curve.value_of(s, samples.device)) values.push_back(*value);
+  int timings = 0;
+  double spread_pct = 0;  // of one sample's timings, 10th to 90th percentile
+  for (const Sample& s : samples.samples) {
+    const auto value = curve.value_of(s, samples.device);
+    if (!value) continue;
+    values.push_back(*value);
+    timings += s.n;
+    spread_pct = std::max(spread_pct, s.spread_pct);
+  }
   fit.points = static_cast<int>(values.size());
   constexpr int kFewest = 3;
-  if (fit.points < kFewest) {
-    fit.refused = fmt::format("{} samples; at least {} are needed", fit.points, kFewest);
+  if (timings < kFewest && fit.points < kFewest) {
+    fit.refused = fmt::format("{} timings; at least {} are needed", timings, kFewest);
     return fit;
   }
   const Parameter& p = parameter(curve.parameter);
   const double median = std::clamp(quantile(values, 0.5), p.low, p.high);
   for (const double v : values) deviations.push_back(std::abs(v - median));
-  const double sd = 1.4826 * quantile(deviations, 0.5) / std::max(std::abs(median), 1e-9);
+  const double between = 1.4826 * quantile(deviations, 0.5) / std::max(std::abs(median), 1e-9);
+  const double sd = std::max(between, spread_pct / 100 / 2.56);  // 2.56 sd from 10 to 90 %
   p.in(profile.calibration) = median;
   fit.noise_pct = 100 * sd;
   fit.values.push_back({curve.parameter, median, std::clamp(sd, kMinimumSd, 1.0)});

@@ -141,7 +141,8 @@ TEST_CASE("collectives, streams and attention are recovered each by its own curv
     for (double bytes = 1024; bytes < 2e9; bytes *= 4)
       make.add("all_gather", {{"ranks", ranks}, {"bytes", bytes}});
   for (const double rows : {1024.0, 4096.0, 16384.0, 65536.0})
-    make.add("rms_norm", {{"rows", rows}, {"cols", 4096.0}});
+    for (const double cols : {1024.0, 4096.0, 12288.0})
+      make.add("rms_norm", {{"rows", rows}, {"cols", cols}});
   for (const double seq : {1024.0, 2048.0, 4096.0, 8192.0, 16384.0})
     for (const double heads : {16.0, 64.0})
       for (const char* pass : {"forward", "backward"})

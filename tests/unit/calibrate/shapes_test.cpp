@@ -24,24 +24,24 @@ Result<ProcessPlace> place_of(const std::map<std::string, std::string>& environm
 }  // namespace
 
 TEST_CASE("a quick calibration measures a part of the full one, and both reach the corners") {
-  CHECK(gemm_shapes(true).size() * 3 < gemm_shapes(false).size());
-  CHECK(grouped_shapes(true).size() * 3 < grouped_shapes(false).size());
-  CHECK(attention_shapes(true).size() * 3 < attention_shapes(false).size());
+  CHECK(gemm_shapes({true, 0}).size() * 3 < gemm_shapes({false, 0}).size());
+  CHECK(grouped_shapes({true, 0}).size() * 3 < grouped_shapes({false, 0}).size());
+  CHECK(attention_shapes({true, 0}).size() * 3 < attention_shapes({false, 0}).size());
   for (const bool is_quick : {false, true}) {
-    CHECK(message_bytes(is_quick).front() == 1024);
-    CHECK(message_bytes(is_quick).back() == std::uint64_t{1} << 30);
+    CHECK(message_bytes({is_quick, 0}).front() == 1024);
+    CHECK(message_bytes({is_quick, 0}).back() == std::uint64_t{1} << 30);
     std::set<int> widths;
-    for (const AttentionGrid& a : attention_shapes(is_quick)) widths.insert(a.qk_dim);
+    for (const AttentionGrid& a : attention_shapes({is_quick, 0})) widths.insert(a.qk_dim);
     CHECK(widths == std::set<int>{64, 128, 192});
   }
 }
 
 TEST_CASE("no shape is measured twice") {
   std::set<std::vector<int>> gemms, grouped, attention;
-  for (const DenseShape& s : gemm_shapes(false)) CHECK(gemms.insert({s.m, s.n, s.k}).second);
-  for (const GroupedShape& s : grouped_shapes(false))
+  for (const DenseShape& s : gemm_shapes({false, 0})) CHECK(gemms.insert({s.m, s.n, s.k}).second);
+  for (const GroupedShape& s : grouped_shapes({false, 0}))
     CHECK(grouped.insert({s.experts, s.tokens_per_expert, s.n, s.k, s.is_skewed}).second);
-  for (const AttentionGrid& s : attention_shapes(false))
+  for (const AttentionGrid& s : attention_shapes({false, 0}))
     CHECK(attention.insert({s.batch, s.seq, s.heads, s.kv_heads, s.qk_dim, s.v_dim}).second);
 }
 

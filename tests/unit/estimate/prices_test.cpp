@@ -101,12 +101,31 @@ TEST_CASE("more rows, outputs or inputs never make a GEMM cheaper") {
                   : larger.k) += std::round(log_uniform(random, 1, 3000));
     INFO("pipe " << i / 2 % 5 << ": " << s.m << " x " << s.n << " x " << s.k << " -> " << larger.m
                  << " x " << larger.n << " x " << larger.k);
-    for (const Pass pass : kPasses) {
+    for (const Pass pass : kPasses)
       REQUIRE(prices.gemm(pipe, larger, pass) >= prices.gemm(pipe, s, pass));
-      REQUIRE(prices.grouped_gemm(pipe, 4, larger, pass, 8, false) >=
-              prices.grouped_gemm(pipe, 4, s, pass, 8, false));
-    }
     REQUIRE(prices.fp32_gemm(larger) > prices.fp32_gemm(s));
+  }
+}
+
+// The library chooses tiles by what is quickest alone: a few rows more can be cheaper for many
+// experts, twice of anything is not.
+TEST_CASE("twice the rows, outputs or inputs never make the experts' GEMMs cheaper") {
+  std::mt19937 random(43);
+  const Machine machines[] = {machine_of("dgx-h200"), machine_of("gb200-nvl72")};
+  for (int i = 0; i < 600; ++i) {
+    const Prices prices = machines[i % 2].prices();
+    const Pipe pipe = static_cast<Pipe>(i / 2 % static_cast<int>(Pipe::count));
+    const GemmShape s{std::round(log_uniform(random, 1, 8e3)),
+                      std::round(log_uniform(random, 64, 1e4)),
+                      std::round(log_uniform(random, 64, 1e4))};
+    GemmShape larger = s;
+    (i % 3 == 0 ? larger.m : i % 3 == 1 ? larger.n : larger.k) *= 2;
+    INFO("pipe " << i / 2 % 5 << ": " << s.m << " x " << s.n << " x " << s.k);
+    for (const Pass pass : kPasses)
+      for (const bool single_launch : {false, true})
+        for (const bool even : {false, true})
+          REQUIRE(prices.grouped_gemm(pipe, 4, larger, pass, 8, single_launch, even) >=
+                  prices.grouped_gemm(pipe, 4, s, pass, 8, single_launch, even));
   }
 }
 
