@@ -196,7 +196,7 @@ TEST_CASE("a written profile is read back with the values that were fitted") {
   Maker make(truth, 0.01);
   add_gemms(make);
   for (const double rows : {1024.0, 4096.0, 16384.0, 65536.0})  // other sections beside it
-    for (const char* cls : {"rms_norm", "rope", "residual"})
+    for (const char* cls : {"adam", "rope", "residual"})
       make.add(cls, {{"rows", rows}, {"cols", 4096.0}});
   const ProfileFit fit = fit_profile(make.samples, h200(), hopper());
   const TempDir dir;
