@@ -25,7 +25,7 @@ Problem ideal(const std::string& model) {
   p.cluster = must(Cluster::build(s, 64));
   Calibration& c = p.profile.calibration;
   c.gemm[0] = {.launch_us = 0, .efficiency = 1, .k_half = 0, .bandwidth_fraction = 1};
-  c.grouped[0] = {1, 1, 0, 0, 1};
+  c.grouped[0] = {.efficiency_ratio = 1, .wgrad_ratio = 1, .fused_efficiency_ratio = 1};
   c.fp32_gemm_tflops = kPeak / 1e12;
   c.kernel_floor_us = 0;
   return p;
@@ -69,10 +69,12 @@ void check_work(const Problem& p, const LayerKind& kind, double dense, double ex
                WithinRel(2 * tokens * dense, 1e-9));
     CHECK_THAT(ranks * flops(ops.backward, OpClass::dense_gemm),
                WithinRel(4 * tokens * dense, 1e-9));
-    CHECK_THAT(ranks * flops(ops.forward, OpClass::grouped_gemm),
-               WithinRel(2 * tokens * experts, 1e-9));
-    CHECK_THAT(ranks * flops(ops.backward, OpClass::grouped_gemm),
-               WithinRel(4 * tokens * experts, 1e-9));
+    // rows that a router gives an expert fill their last tile by half, in forward and dgrad
+    const double forward = ranks * flops(ops.forward, OpClass::grouped_gemm),
+                 backward = ranks * flops(ops.backward, OpClass::grouped_gemm);
+    CHECK(forward >= (1 - 1e-9) * 2 * tokens * experts);
+    CHECK(forward <= 1.15 * 2 * tokens * experts);
+    CHECK_THAT(backward - forward, WithinRel(2 * tokens * experts, 1e-9) || WithinAbs(0, 1e-9));
   }
 }
 
