@@ -35,6 +35,8 @@ struct Run {
   std::string system;  ///< cluster.system: shipped name or path
   int gpus = 0;
   int gpus_used_per_domain = 0;  ///< cluster.gpus_used_per_domain; 0 = auto
+  nlohmann::ordered_json system_overrides =
+      nlohmann::ordered_json::object();  ///< cluster.system_overrides: figures, a number or "x2"
   int seq_length = 0;
   int global_batch_size = 0;
   Layout layout;  ///< micro_batch_size lives here (train.micro_batch_size in the file)

@@ -32,6 +32,7 @@ Command add_export(CLI::App& root);
 Command add_validate(CLI::App& root);
 Command add_kernel(CLI::App& root);
 Command add_calibrate(CLI::App& root);
+Command add_whatif(CLI::App& root);
 Command add_list(CLI::App& root);
 
 /// --json and -o.

@@ -81,9 +81,9 @@ int run_program(int argc, const char* const* argv) {
   root.set_version_flag("--version", "moecast " MOECAST_VERSION);
   root.require_subcommand(0, 1);
   root.allow_extras();
-  const std::vector<Command> commands{add_search(root), add_estimate(root),  add_check(root),
-                                      add_import(root), add_export(root),    add_validate(root),
-                                      add_kernel(root), add_calibrate(root), add_list(root)};
+  const std::vector<Command> commands{
+      add_search(root), add_estimate(root), add_whatif(root), add_check(root),     add_import(root),
+      add_export(root), add_validate(root), add_kernel(root), add_calibrate(root), add_list(root)};
   for (const Command& command : commands) command.app->allow_extras();
 
   const bool json = asks_for_json(argc, argv);

@@ -1,14 +1,12 @@
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <memory>
 
 #include "cli/command.hpp"
 #include "cli/export_files.hpp"
-#include "cli/interrupt.hpp"
-#include "cli/knob_flags.hpp"
+#include "cli/long_run.hpp"
+#include "cli/search_flags.hpp"
 #include "cli/search_request.hpp"
 #include "core/document.hpp"
 #include "layout/run_file.hpp"
@@ -22,21 +20,6 @@ struct SearchArgs {
   std::vector<std::string> merge;      ///< files of the parts
   Output output;
 };
-
-/// A bar on stderr, only where somebody can see it; redrawn when the percentage changes.
-std::function<void(double)> progress_bar() {
-  if (isatty(STDERR_FILENO) != 1) return {};
-  return [last = -1](double fraction) mutable {
-    const int percent = static_cast<int>(100 * fraction);
-    if (percent == last) return;
-    last = percent;
-    const auto filled = static_cast<std::size_t>(percent * 40 / 100);
-    const std::string bar =
-        std::string(filled, '=') + std::string(40 - std::min<std::size_t>(filled, 40), ' ');
-    fmt::print(stderr, "\r[{}] {:3} %{}", bar, percent, percent >= 100 ? "\r\033[K" : "");
-    std::fflush(stderr);
-  };
-}
 
 /// A search has no run file: its flags named the model and the system.
 Diagnostics of_command_line(Diagnostics problems) {
@@ -138,28 +121,12 @@ Command add_search(CLI::App& root) {
                                       "Rank the layouts of a model on a cluster: needs --model "
                                       "--system --gpus --seq-length --global-batch-size; or "
                                       "--merge FILES");
-  app->add_option("--precision", words.precisions, "Precisions to search, bf16 unless said")
-      ->delimiter(',')
-      ->allow_extra_args(false);
   app->add_option("--top", words.top, "Layouts to rank")
       ->capture_default_str()
       ->check(CLI::Range(1, 100000));
-  app->add_option("--fix", words.fix, "Give an axis one value; repeatable")
-      ->type_name("KEY=VALUE")
-      ->allow_extra_args(false);
   app->add_option("--vary", words.vary, "Add or replace an axis; repeatable")
       ->type_name("KEY=V1,V2")
       ->allow_extra_args(false);
-  app->add_option("--objective", words.objective, "step_time, memory or tokens_per_dollar")
-      ->capture_default_str();
-  app->add_flag("--exhaustive", words.exhaustive,
-                "Simulate every legal layout that fits: the same answer, slower");
-  app->add_option("--min-headroom-gib", words.min_headroom_gib, "Memory to leave free")
-      ->type_name("GIB")
-      ->check(CLI::NonNegativeNumber);
-  app->add_option("--threads", words.threads,
-                  "Threads; 0 = all cores; the answer does not depend on it")
-      ->check(CLI::Range(0, 4096));
   app->add_option("--shard", words.shard, "Search part i of n; -o FILE.json keeps it for --merge")
       ->type_name("I/N");
   app->add_option("--merge", args->merge, "Join the files of all parts into the whole answer")
@@ -171,7 +138,7 @@ Command add_search(CLI::App& root) {
       ->type_name("KIND DIR")
       ->expected(2);
   add_output_options(*app, args->output);
-  add_knob_flags(*app, words.sets, {"precision"});
+  add_search_flags(*app, words);
   return {app, {}, [args, app] {
             return args->merge.empty() ? run_search(*args, *app) : run_merge(*args, *app);
           }};

@@ -8,6 +8,7 @@
 #include "layout/enum_names.hpp"
 #include "layout/knobs.hpp"
 #include "layout/run_file.hpp"
+#include "search/request.hpp"
 
 namespace moecast::cli {
 namespace {
@@ -24,21 +25,7 @@ void append(Diagnostics& all, Diagnostics more, const std::string& option) {
   }
 }
 
-/// Splits at commas outside brackets: "[a,b],[c]" -> "[a,b]", "[c]".
-std::vector<std::string> split_values(const std::string& text) {
-  std::vector<std::string> values(1);
-  int depth = 0;
-  for (const char c : text) {
-    depth += (c == '[' || c == '{') - (c == ']' || c == '}');
-    if (c == ',' && depth == 0)
-      values.emplace_back();
-    else
-      values.back() += c;
-  }
-  return values;
-}
-
-/// "key=text" with the key of the knob table, or the problem.
+/// "key=text" whose key the knob table has, or the problem.
 std::optional<std::pair<std::string, std::string>> assignment(const std::string& option,
                                                               const std::string& text,
                                                               Diagnostics& problems) {
@@ -48,22 +35,13 @@ std::optional<std::pair<std::string, std::string>> assignment(const std::string&
     return std::nullopt;
   }
   const std::string name = text.substr(0, equals);
-  const Knob* knob = find_knob(name);
-  if (knob == nullptr) {
+  if (knob_of_key(name) == nullptr) {
     const std::string nearest = suggestion(name, knob_names());
     problems.push_back(
         problem(option, name, "unknown key", nearest.empty() ? "see moecast list knobs" : nearest));
     return std::nullopt;
   }
-  return std::pair(std::string(knob->key), text.substr(equals + 1));
-}
-
-/// What a search takes as given; every other knob that is set becomes an axis with one value.
-bool belongs_to_base(const std::string& key) {
-  static const std::vector<std::string> kBase{"model", "train.seq_length",
-                                              "train.global_batch_size", "model_overrides"};
-  return std::find(kBase.begin(), kBase.end(), key) != kBase.end() ||
-         key.rfind("cluster.", 0) == 0 || key.rfind("software.", 0) == 0;
+  return std::pair(name, text.substr(equals + 1));
 }
 
 void set_precisions(const SearchWords& words, SearchRequest& request, Diagnostics& problems) {
@@ -114,14 +92,8 @@ void fix_knob(const std::string& option, const std::string& text, SearchRequest&
               Diagnostics& problems) {
   const auto pair = assignment(option, text, problems);
   if (!pair) return;
-  append(problems, apply_set(request.base, pair->first + "=" + pair->second), option);
-  if (belongs_to_base(pair->first)) return;
-  if (pair->first == "train.micro_batch_size") request.vary_micro_batch_size = false;
-  auto& fixed = request.fix;
-  fixed.erase(std::remove_if(fixed.begin(), fixed.end(),
-                             [&](const auto& f) { return f.first == pair->first; }),
-              fixed.end());
-  fixed.push_back(*pair);
+  const Diagnostics wrong = set_knob(request, pair->first, pair->second, option);
+  problems.insert(problems.end(), wrong.begin(), wrong.end());
 }
 
 void vary_knob(const std::string& text, SearchRequest& request, Diagnostics& problems) {
@@ -132,30 +104,54 @@ void vary_knob(const std::string& text, SearchRequest& request, Diagnostics& pro
     Run scratch = request.base;
     append(problems, apply_set(scratch, pair->first + "=" + value), "--vary");
   }
-  request.vary.emplace_back(pair->first, values);
+  request.vary.emplace_back(std::string(knob_of_key(pair->first)->key), values);
 }
 
-void require_base(const Run& base, Diagnostics& problems) {
-  const auto need = [&](bool given, const char* option) {
-    if (!given)
+void require_base(const Run& base, const std::vector<std::string>& later, Diagnostics& problems) {
+  const auto need = [&](bool given, const char* key, const char* option) {
+    const auto is_key = [&](const std::string& name) { return find_knob(name) == find_knob(key); };
+    if (!given && std::none_of(later.begin(), later.end(), is_key))
       problems.push_back(
           problem("command line", option, "is required", "see moecast search --help"));
   };
-  need(!base.model.empty(), "--model");
-  need(!base.system.empty(), "--system");
-  need(base.gpus > 0, "--gpus");
-  need(base.seq_length > 0, "--seq-length");
-  need(base.global_batch_size > 0, "--global-batch-size");
+  need(!base.model.empty(), "model", "--model");
+  need(!base.system.empty(), "cluster.system", "--system");
+  need(base.gpus > 0, "cluster.gpus", "--gpus");
+  need(base.seq_length > 0, "train.seq_length", "--seq-length");
+  need(base.global_batch_size > 0, "train.global_batch_size", "--global-batch-size");
+}
+
+/// Searches again what the layout of a run says; its precision stays.
+void take_start(const Run& start, SearchRequest& request) {
+  request.base = start;
+  request.base.layout.pipeline_split = PipelineSplit::automatic;
+  request.base.pipeline_model_parallel_layout.clear();
+  request.precisions = {start.layout.precision};
 }
 
 }  // namespace
 
-Result<SearchRequest> make_search_request(const SearchWords& words) {
+std::vector<std::string> split_values(const std::string& text) {
+  std::vector<std::string> values(1);
+  int depth = 0;
+  for (const char c : text) {
+    depth += (c == '[' || c == '{') - (c == ']' || c == '}');
+    if (c == ',' && depth == 0)
+      values.emplace_back();
+    else
+      values.back() += c;
+  }
+  return values;
+}
+
+Result<SearchRequest> make_search_request(const SearchWords& words, const std::optional<Run>& start,
+                                          const std::vector<std::string>& later) {
   SearchRequest request;
+  if (start) take_start(*start, request);
   Diagnostics problems;
   for (const std::string& text : words.sets) fix_knob("command line", text, request, problems);
   for (const std::string& text : words.fix) fix_knob("--fix", text, request, problems);
-  if (problems.empty()) require_base(request.base, problems);
+  if (problems.empty()) require_base(request.base, later, problems);
   for (const std::string& text : words.vary) vary_knob(text, request, problems);
   set_precisions(words, request, problems);
   set_objective(words, request, problems);

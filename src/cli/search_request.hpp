@@ -1,5 +1,6 @@
 #pragma once
 /// From the words of `moecast search` to a SearchRequest.
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,7 +20,14 @@ struct SearchWords {
   std::string shard;  ///< i/n; empty = the whole space
 };
 
-/// All problems at once. A knob that is set, by whatever flag, is an axis with one value.
-Result<SearchRequest> make_search_request(const SearchWords& words);
+/// All problems at once. A knob that is set, by whatever flag, is an axis with one value. With a
+/// `start`, what the flags do not say is as there, and its layout is searched again. `later`: keys
+/// that are given another way.
+Result<SearchRequest> make_search_request(const SearchWords& words,
+                                          const std::optional<Run>& start = std::nullopt,
+                                          const std::vector<std::string>& later = {});
+
+/// Splits at commas outside brackets: "[a,b],[c]" -> "[a,b]", "[c]".
+std::vector<std::string> split_values(const std::string& text);
 
 }  // namespace moecast::cli

@@ -9,6 +9,7 @@
 #include "core/document.hpp"
 #include "moecast/model_io.hpp"
 #include "topology/profile.hpp"
+#include "topology/system_figures.hpp"
 
 namespace moecast {
 namespace {
@@ -86,6 +87,7 @@ Result<Problem> make_problem(const Run& run) {
   const std::string place = beside(run.system, run.base_dir);
   auto system = load_system(place);
   append(problems, system.problems());
+  if (system) append(problems, override_figures(system.value(), run.system_overrides));
   auto stack = load_stack(
       run.software.container.empty() ? "current" : beside(run.software.container, run.base_dir));
   append(problems, stack.problems());

@@ -41,6 +41,19 @@ struct BooleanKind {
   static std::string domain() { return "true | false"; }
 };
 
+/// An open map, whose keys somebody else knows.
+struct OverridesKind {
+  std::string_view words;
+  static constexpr bool kAsWritten = false;
+  std::string domain() const { return std::string(words); }
+  std::string parse(const Value& value, Value& out) const {
+    if (!value.is_object() && !value.is_null()) return must_be("a " + domain(), value);
+    out = value.is_null() ? Value::object() : value;
+    return "";
+  }
+  static Value show(const Value& value) { return value; }
+};
+
 /// Any text; with null_is_empty, null stands for "".
 struct TextKind {
   bool null_is_empty = false;

@@ -23,6 +23,10 @@ std::vector<Knob> model_and_cluster() {
       knob({"cluster.gpus_used_per_domain", "gpus_used_per_domain", "", "", "null",
             "GPUs that the job uses of each NVLink domain, such as 64 of 72; null = the system's."},
            field(&Run::gpus_used_per_domain), IntegerKind{1, kMaxGpus, 0}),
+      knob({"cluster.system_overrides", "", "", "", "{}",
+            "Figures of the system to replace or scale, such as {nic_bandwidth_gb_per_s: 100, "
+            "hbm_bandwidth_gb_per_s: x1.5}: the keys of its hardware file."},
+           field(&Run::system_overrides), OverridesKind{"map of figure: number or xFACTOR"}),
   };
 }
 

@@ -31,17 +31,6 @@ struct MapKind {
 using FeaturesKind = MapKind<BooleanKind, bool>;
 using EnvKind = MapKind<TextKind, std::string>;
 
-struct OverridesKind {
-  static constexpr bool kAsWritten = false;
-  static std::string domain() { return "map of Hugging Face config keys"; }
-  static std::string parse(const Value& value, Value& out) {
-    if (!value.is_object() && !value.is_null()) return must_be("a " + domain(), value);
-    out = value.is_null() ? Value::object() : value;
-    return "";
-  }
-  static Value show(const Value& value) { return value; }
-};
-
 Knob version(std::string_view key, std::string_view help, std::string Software::*member) {
   return knob({key, "", "", "", "null", help}, field(member),
               TextKind{.null_is_empty = true, .words = "version"});
@@ -69,7 +58,7 @@ std::vector<Knob> software_knobs() {
            field(&Software::env), EnvKind{{.words = "a scalar"}, "map of variable: scalar"}),
       knob({"model_overrides", "", "", "", "{}",
             "Hugging Face config keys to replace, such as {num_hidden_layers: 4}."},
-           field(&Run::model_overrides), OverridesKind{}),
+           field(&Run::model_overrides), OverridesKind{"map of Hugging Face config keys"}),
   };
 }
 

@@ -234,6 +234,8 @@ Diagnostics apply_set(Run& run, const std::string& assignment) {
   return problems;
 }
 
+const Knob* knob_of_key(const std::string& key) { return split_target(key).first; }
+
 nlohmann::ordered_json run_to_json(const Run& run) {
   Value tree{{"schema", kSchema}};
   for (const Knob& knob : knob_table()) {

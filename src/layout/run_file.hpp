@@ -15,6 +15,9 @@ Result<Run> run_from_document(const Document& doc, const std::vector<std::string
 /// One `--set`: key.path=value, value a YAML scalar or flow value. Problems name "--set" as the
 /// file.
 Diagnostics apply_set(Run& run, const std::string& assignment);
+/// The knob that such a key names, also within an open map (software.features.paged_stash), or
+/// nullptr.
+const struct Knob* knob_of_key(const std::string& key);
 /// The completed run as the run file's tree (schema line first, every key present).
 /// run_from_document of it gives the same Run.
 nlohmann::ordered_json run_to_json(const Run& run);

@@ -10,6 +10,7 @@
 #include "core/document.hpp"
 #include "topology/profile.hpp"
 #include "topology/sourced_values.hpp"
+#include "topology/system_figures.hpp"
 
 namespace moecast {
 namespace {
@@ -18,46 +19,35 @@ namespace fs = std::filesystem;
 
 fs::path systems_dir() { return data_dir() / "hwdb" / "systems"; }
 
-Gpu read_gpu(const Document& doc, const Node& node, const std::string& path,
-             Diagnostics& problems) {
-  SourcedValues values(doc, node, path, problems);
-  Gpu gpu;
-  gpu.name = values.plain_text("name");
-  gpu.compute_capability = values.positive("compute_capability");
-  gpu.sms = values.count("sms");
-  gpu.max_sm_clock_ghz = values.positive("max_sm_clock_ghz");
-  gpu.bf16 = teraflops(values.positive("bf16_dense_tflops"));
-  gpu.fp8 = teraflops(values.positive("fp8_dense_tflops"));
-  gpu.fp4 = teraflops(values.not_negative("fp4_dense_tflops"));
-  gpu.tf32 = teraflops(values.positive("tf32_dense_tflops"));
-  gpu.hbm_capacity = gibibytes(values.positive("hbm_capacity_gib"));
-  gpu.hbm_bandwidth = gigabytes_per_second(values.positive("hbm_bandwidth_gb_per_s"));
-  gpu.l2 = mebibytes(values.positive("l2_mib"));
+/// The numbers of a section, by the table.
+void read_figures(SourcedValues& values, std::string_view section, System& s) {
+  using Kind = SystemFigure::Kind;
+  for (const SystemFigure& f : system_figures()) {
+    if (f.section != section) continue;
+    if (f.kind == Kind::count)
+      f.whole(s) = values.count(f.key);
+    else
+      f.value(s) =
+          f.unit * (f.kind == Kind::positive ? values.positive(f.key) : values.not_negative(f.key));
+  }
+}
+
+void read_gpu(SourcedValues values, System& s) {
+  s.gpu.name = values.plain_text("name");
+  read_figures(values, "gpu", s);
   values.finish();
-  return gpu;
 }
 
 void read_node(SourcedValues values, System& s) {
-  s.gpus_per_node = values.count("gpus");
+  read_figures(values, "node", s);
   s.grace = values.flag("grace");
   s.host_cpu = values.text("host_cpu");
-  s.host_memory = gibibytes(values.positive("host_memory_gib"));
-  s.host_memory_bandwidth = gigabytes_per_second(values.positive("host_memory_bandwidth_gb_per_s"));
-  s.host_link_per_direction =
-      gigabytes_per_second(values.positive("host_link_bandwidth_gb_per_s_per_direction"));
-  s.host_link_latency = microseconds(values.positive("host_link_latency_us"));
   values.finish();
 }
 
 void read_fabric(SourcedValues values, System& s) {
-  s.gpus_per_nvlink_domain = values.count("gpus_per_nvlink_domain");
-  s.nvlink_per_direction =
-      gigabytes_per_second(values.positive("nvlink_bandwidth_gb_per_s_per_direction"));
-  s.nvlink_latency = microseconds(values.positive("nvlink_latency_us"));
+  read_figures(values, "fabric", s);
   s.nvls = values.flag("nvls");
-  s.nic_per_gpu = gigabytes_per_second(values.positive("nic_bandwidth_gb_per_s"));
-  s.nic_latency = microseconds(values.positive("nic_latency_us"));
-  s.fabric_switch_latency = microseconds(values.not_negative("fabric_switch_latency_us"));
   values.finish();
 }
 
@@ -71,7 +61,7 @@ Result<System> read_system(const Document& doc, const Node& node, const std::str
   s.path = doc.file;
   s.name = reader.required_text("name");
   if (const Node* gpu = reader.require("gpu")) {
-    s.gpu = read_gpu(doc, *gpu, reader.path_of("gpu"), problems);
+    read_gpu({doc, *gpu, reader.path_of("gpu"), problems}, s);
   }
   if (const Node* host = reader.require("node")) {
     read_node({doc, *host, reader.path_of("node"), problems}, s);

@@ -133,3 +133,72 @@ TEST_CASE("an unknown kind of export is refused before the search, with the near
   CHECK(outcome.exit_code == 2);
   CHECK(contains(outcome.err, "did you mean 'bridge'?"));
 }
+
+TEST_CASE("shards of a search merge into the answer of the whole") {
+  const TempDir dir;
+  std::vector<std::string> merge{"search", "--json", "--merge"};
+  for (const std::string part : {"2/3", "1/3", "3/3"}) {
+    merge.push_back((dir.path() / ("part-" + part.substr(0, 1) + ".json")).string());
+    CHECK(run(small_search("olmoe-1b-7b", {"--shard", part, "-o", merge.back()})).exit_code == 0);
+  }
+  const Outcome merged = run(merge);
+  REQUIRE(merged.exit_code == 0);
+  Json joined = merged.json(), whole = run(small_search("olmoe-1b-7b", {"--json"})).json();
+  for (Json* d : {&joined, &whole}) {
+    for (const char* key : {"elapsed_s", "candidates_per_s", "evaluated_per_s", "simulated_per_s"})
+      d->erase(key);
+    for (const char* key : {"simulated", "pruned"}) d->at("space").erase(key);
+  }
+  CHECK(joined == whole);
+
+  merge.pop_back();
+  const Outcome incomplete = run(merge);
+  CHECK(incomplete.exit_code == 2);
+  CHECK(contains(incomplete.out, "1 of 3 parts missing: 3"));
+}
+
+TEST_CASE("what is no shard, and flags that a merge does not take, are refused") {
+  const TempDir dir;
+  const std::string file = dir.file("whole.json", "{}");
+  const Outcome outcome = run({"search", "--top", "3", "--merge", file, "nowhere.json"});
+  CHECK(outcome.exit_code == 2);
+  for (const char* part :
+       {"--top: is not taken with --merge", "whole.json: is no part of a search", "nowhere.json"}) {
+    INFO(part);
+    CHECK(contains(outcome.err, part));
+  }
+  for (const char* shard : {"0/3", "4/3", "1", "1/3x", "-1/3"})
+    CHECK(run(small_search("olmoe-1b-7b", {"--shard", shard})).exit_code == 2);
+}
+
+TEST_CASE("an interrupted search prints the best so far, marked incomplete, and exits 1") {
+  // 16,384 GPUs, four precisions, every layout simulated: far longer than two seconds
+  const Outcome outcome = run_program({"/usr/bin/timeout",
+                                       "--preserve-status",
+                                       "-s",
+                                       "INT",
+                                       "2",
+                                       MOECAST_BINARY,
+                                       "search",
+                                       "--model",
+                                       "deepseek-v3",
+                                       "--system",
+                                       "gb200-nvl72",
+                                       "--gpus",
+                                       "16384",
+                                       "--seq-length",
+                                       "4096",
+                                       "--global-batch-size",
+                                       "16384",
+                                       "--precision",
+                                       "bf16,fp8_blockwise,mxfp8,nvfp4",
+                                       "--exhaustive",
+                                       "--top",
+                                       "2",
+                                       "--json"});
+  CHECK(outcome.exit_code == 1);
+  CHECK(outcome.err.empty());
+  const Json d = outcome.json();
+  CHECK(d.at("complete") == false);
+  CHECK(d.at("scanned_pct").get<double>() <= 100);
+}

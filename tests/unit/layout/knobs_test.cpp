@@ -62,6 +62,7 @@ TEST_CASE("the table has the leaves of the run file in their order") {
                                              "cluster.system",
                                              "cluster.gpus",
                                              "cluster.gpus_used_per_domain",
+                                             "cluster.system_overrides",
                                              "train.seq_length",
                                              "train.micro_batch_size",
                                              "train.global_batch_size",

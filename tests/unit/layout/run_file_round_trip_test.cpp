@@ -21,6 +21,7 @@ class RandomRun {
     run.system = text();
     run.gpus = integer(1, 1 << 20);
     run.gpus_used_per_domain = integer(0, 72);
+    if (coin()) run.system_overrides = {{text(), fraction()}, {text() + "2", "x" + text()}};
     run.seq_length = integer(1, 1 << 24);
     run.global_batch_size = integer(1, 1 << 24);
     run.capacity_factor = coin() ? 0 : fraction() + 0.5;
