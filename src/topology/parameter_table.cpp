@@ -103,7 +103,7 @@ void attention_rows(Builder& b) {
 void memory_rows(Builder& b) {
   b.each("memory_bound", kStreams, "start_us", "us", "start and drain of one kernel", 0.5, 60,
          [](Calibration& c, int i) { return &c.stream[i].start_us; });
-  b.each("memory_bound", kStreams, "fraction", "fraction", "of HBM", 0.05, 1.1,
+  b.each("memory_bound", kStreams, "fraction", "fraction", "of HBM", 0.01, 1.1,
          [](Calibration& c, int i) { return &c.stream[i].fraction; });
   b.each("memory_bound", kStreams, "row_bytes", "bytes", "what a row costs beside its bytes", 0,
          200000, [](Calibration& c, int i) { return &c.stream[i].row_bytes; });

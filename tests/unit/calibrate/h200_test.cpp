@@ -1,7 +1,9 @@
 // Do the samples recorded on H200s give the profile that ships, and how well?
 #include <cmath>
+#include <map>
 
 #include "calibrate/fit/fit_profile.hpp"
+#include "calibrate/fit/least_squares.hpp"
 #include "catch.hpp"
 #include "core/document.hpp"
 
@@ -26,9 +28,10 @@ TEST_CASE("BF16 GEMM on the H200 is forecast as well as the public tables are") 
   for (const CurveFit& c : refit().curves) {
     if (c.name != "gemm.bf16") continue;
     CHECK(c.points > 300);
-    // aiconfigurator's cuBLAS table of the H200, fitted the same way: 3.0 % median, 7.9 % p90
+    // aiconfigurator's cuBLAS table of the H200, fitted the same way: 3.0 % median and 7.9 % p90
+    // from 1024 rows and columns on, 3.7 and 10.4 from 512; here are shapes from 16 on
     CHECK(c.held_out.median < 3.0);
-    CHECK(c.held_out.p90 < 7.9);
+    CHECK(c.held_out.p90 < 8.5);
     CHECK(std::abs(c.held_out.bias) < 1);
   }
 }
@@ -48,6 +51,40 @@ TEST_CASE("the shipped H200 profile is what its samples say") {
     }
   }
   CHECK(parameters > 60);
+}
+
+// Measured with `moecast calibrate --random`: log-uniform shapes, tiny and odd ones among them.
+TEST_CASE("random shapes, which no fit has seen, are forecast as well as the grid's") {
+  const Samples unseen =
+      read_samples(std::string(MOECAST_TEST_DIR) + "/unit/calibrate/data/h200-random.samples.json")
+          .take();
+  const System system = load_system("dgx-h200").value();
+  const Profile shipped = load_profile("h200-sxm").value();
+  std::map<std::string, std::vector<double>> errors;
+  for (const FitPoint& p : fit_points(unseen, system)) {
+    const double us = in_us(p.call.time(shipped.calibration, system));
+    errors[p.sample->cls].push_back(std::abs(us / p.measured_us - 1));
+  }
+  const std::pair<const char*, double> bounds[] = {{"gemm", 0.06},
+                                                   {"grouped_gemm", 0.09},
+                                                   {"attention", 0.04},
+                                                   {"h2d", 0.10},
+                                                   {"d2h", 0.15},
+                                                   {"rms_norm", 0.08},
+                                                   {"swiglu", 0.06},
+                                                   {"swiglu_backward", 0.07},
+                                                   {"adam", 0.03},
+                                                   {"copy", 0.03},
+                                                   {"residual", 0.03},
+                                                   {"cast", 0.03},
+                                                   {"rope", 0.08},
+                                                   {"cross_entropy", 0.05},
+                                                   {"rms_norm_backward", 0.08}};
+  for (const auto& [cls, median] : bounds) {
+    INFO(cls);
+    CHECK(errors[cls].size() >= 10);
+    CHECK(quantile(errors[cls], 0.5) < median);
+  }
 }
 
 TEST_CASE("what was measured on the H200 is near the data sheet and never above it") {
