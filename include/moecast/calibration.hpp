@@ -92,7 +92,9 @@ struct DispatchParameters {
   double latency_us = 0;  ///< per call (dispatch or combine): metadata, barriers, first bytes
   double nvlink_fraction = 0;
   double nic_fraction = 0;
-  double gb_per_s_per_sm = 0;  ///< what one SM of the dispatch kernel moves; 0 = not limited
+  double gb_per_s_per_sm = 0;  ///< bytes that one SM of the dispatch kernel moves; 0 = not limited
+  double network_row_us = 0;     ///< of one SM per row that it sends to another domain
+  double network_us_per_sm = 0;  ///< per call and SM across domains: queue pairs and their flags
   double combine_gb_per_s_per_sm = 0;  ///< the same of combine, which also adds
 };
 
@@ -105,10 +107,14 @@ struct Calibration {
   PerEnum<Pipe, GemmParameters> gemm;
   PerEnum<Pipe, GroupedParameters> grouped;
   PerEnum<HeadClass, AttentionParameters> attention;
+  /// Rate that tensor cores gain over the sustained one when the rest of the step leaves them power:
+  /// times 1 + gain x (1 - their share of the GPU's time).
+  double burst_gain = 0;
   double attention_launch_us = 0;
   double attention_tail = 0;  ///< of a tile over all keys that the other SMs wait for at the end
   double attention_fp8_speedup = 1;
-  double attention_sink_slowdown = 1;  ///< learnt softmax sinks, fused kernel
+  double attention_sink_slowdown = 1;  ///< learnt softmax sinks, BF16
+  double attention_sink_fp8_slowdown = 1;  ///< the same in FP8 kernels
   double attention_unfused_bytes =
       0;  ///< bytes per score element of unfused attention, forward; backward twice
   double scan_bandwidth_fraction = 0;  ///< Mamba-2 SSD and gated-delta scans, of HBM
@@ -127,6 +133,7 @@ struct Calibration {
   double host_launch_us = 0;            ///< Python + framework + driver, one eager kernel, forward
   double host_backward_factor = 1;      ///< the same in backward (C++ autograd), against forward
   double host_linear_launches = 0;      ///< launch-equivalents of one TE linear's host work
+  double host_expert_launches = 0;      ///< of one expert's GEMM in a multi-stream grouped linear
   double host_quantize_launches = 0;    ///< more of them per quantised operand
   double host_collective_launches = 0;  ///< launch-equivalents of one NCCL call
   double host_overlap_factor = 1;       ///< host work under EP overlap against plain
@@ -161,7 +168,6 @@ struct ParameterValue {
 struct Profile {
   Calibration calibration;
   std::map<std::string, ParameterValue> values;  ///< by path
-  int fitted_rows = 0;  ///< published steps on this very system that the values were fitted to
 };
 /// hwdb/profiles/NAME.yaml, or a path. `extends: NAME` takes the rest from another profile. Every
 /// parameter must be there in the end.

@@ -43,12 +43,34 @@ struct ValidatedRow {
     double predicted = 0, measured = 0;
   };
   std::optional<Figure> at_rest_gib{}, reserved_gib{}, params_rank{};
+  std::map<std::string, double> kernels{};  ///< seconds of a step by kernel class, of the forecast
+};
+/// A row's forecast by a fit that did not see its group.
+struct LeftOutRow {
+  double log_error = 0;  ///< log(forecast / measured) of the step time
+  double spread = 0;     ///< half of its 90 % interval, in log
+};
+/// What forecasts are worth on rows that the fit did not see.
+struct CrossValidation {
+  int fitted_parameters = 0;
+  std::vector<std::optional<LeftOutRow>> by_group;    ///< parallel to the rows; (model, system)
+  std::vector<std::optional<LeftOutRow>> by_release;  ///< the same, leaving out releases
+  std::vector<std::optional<LeftOutRow>> in_sample;
 };
 struct Validation {
   std::vector<ValidatedRow> rows;
   nlohmann::ordered_json summary;  ///< as interface.md: n, mape_pct, ..., memory, by
   nlohmann::ordered_json groups;   ///< A/B pairs
+  nlohmann::ordered_json cross_validation;  ///< null unless asked for
+  nlohmann::ordered_json kernel_classes;    ///< null unless asked for
 };
+/// Kernel-class milliseconds of profiled steps (columns id, rank, k_gemm_ms, ...: docs/formats.md)
+/// against the forecasts of the rows with the same id: errors by class.
+Result<nlohmann::ordered_json> compare_kernel_classes(const std::string& path,
+                                                      const std::vector<ValidatedRow>& validated);
+/// The errors of left-out forecasts as a document (docs/formats.md).
+nlohmann::ordered_json cross_validation_summary(const std::vector<MeasuredRow>& rows,
+                                                const CrossValidation& cross);
 Validation validate_rows(const std::vector<MeasuredRow>& rows, const ValidateOptions& options);
 
 }  // namespace moecast

@@ -6,7 +6,7 @@ namespace moecast {
 namespace {
 
 /// Nearest-rank with linear interpolation; `sorted` is not empty.
-double quantile(const std::vector<double>& sorted, double q) {
+double sample_quantile(const std::vector<double>& sorted, double q) {
   const double at = q * static_cast<double>(sorted.size() - 1);
   const auto low = static_cast<std::size_t>(at);
   const std::size_t high = std::min(low + 1, sorted.size() - 1);
@@ -20,10 +20,11 @@ Timing summarize(std::vector<double> us) {
   if (us.empty()) return t;
   std::sort(us.begin(), us.end());
   t.n = static_cast<int>(us.size());
-  t.median_us = quantile(us, 0.5);
+  t.median_us = sample_quantile(us, 0.5);
   t.min_us = us.front();
   t.max_us = us.back();
-  if (t.median_us > 0) t.spread_pct = 100 * (quantile(us, 0.9) - quantile(us, 0.1)) / t.median_us;
+  if (t.median_us > 0)
+    t.spread_pct = 100 * (sample_quantile(us, 0.9) - sample_quantile(us, 0.1)) / t.median_us;
   return t;
 }
 

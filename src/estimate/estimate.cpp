@@ -66,10 +66,10 @@ void fill_rates(const Problem& p, const Layout& l, Estimate& e) {
 void fill_warnings(const Problem& p, const std::vector<Finding>& findings, const Outcome& outcome,
                    Estimate& e) {
   e.warnings = p.warnings;
-  if (p.profile.fitted_rows == 0) {
+  if (const auto missing = out_of_domain(p, e.run.layout); !missing.empty()) {
     e.warnings.push_back(
-        {"profile", "no measured step of " + p.system().name +
-                        " is behind this profile: prices are carried over, the interval is wider"});
+        {"out-of-domain",
+         fmt::format("no measured step behind this forecast had: {}", fmt::join(missing, "; "))});
   }
   for (const Finding& f : findings) {
     // moecast's own advice belongs to check
@@ -126,13 +126,9 @@ Result<Estimate> estimate(const Run& run, const EstimateOptions& options) {
     e.ablation = verdict.saved;
     e.advice = advise(p, l, outcome);
     e.max_imbalance_that_fits = max_imbalance(p, l);
-    // a fitted system's parameter uncertainties are in the residual already; elsewhere they come on
-    // top
-    const bool fitted = p.profile.fitted_rows > 0;
-    const double spread =
-        fitted ? kModelResidual : std::hypot(parameter_spread(p, l, outcome.step), kModelResidual);
-    e.step_time_p05 = e.step_time * std::exp(-1.645 * spread);
-    e.step_time_p95 = e.step_time * std::exp(1.645 * spread);
+    const double width = half_width(p, sensitivity(p, l, outcome.step));
+    e.step_time_p05 = e.step_time * std::exp(-width);
+    e.step_time_p95 = e.step_time * std::exp(width);
   }
   return e;
 }

@@ -16,7 +16,8 @@ LayerSpans layer_spans(const Problem& p, const ShardKey& k);
 /// Appends priced operations; backward groups are kept per module and reversed at the end.
 class OpWriter {
  public:
-  OpWriter(const Problem& p, const ShardKey& k);
+  /// `clock` of the tensor cores, against the sustained one.
+  OpWriter(const Problem& p, const ShardKey& k, double clock);
 
   const Problem& problem;
   const ShardKey& key;
@@ -67,15 +68,19 @@ void write_linear_mixer(OpWriter& w, const Mixer& m);
 void write_dense_mlp(OpWriter& w);
 void write_moe(OpWriter& w);
 
+/// What tensor cores run at when power is what limits them: 1 + burst_gain x (1 - their share of
+/// the GPU time of a forward and backward pass of the model).
+double tensor_clock(const Problem& p, const ShardKey& k);
+
 /// One decoder layer of a class.
-LayerOps layer_ops(const Problem& p, const ShardKey& k, const LayerKind& layer);
+LayerOps layer_ops(const Problem& p, const ShardKey& k, const LayerKind& layer, double clock = 1);
 /// Word embedding (first stage).
-LayerOps embedding_ops(const Problem& p, const ShardKey& k);
+LayerOps embedding_ops(const Problem& p, const ShardKey& k, double clock = 1);
 /// Final norm, output layer and loss (last stage).
-LayerOps head_ops(const Problem& p, const ShardKey& k);
+LayerOps head_ops(const Problem& p, const ShardKey& k, double clock = 1);
 /// What one MTP depth adds around its layers: norms, concatenation, eh_proj (its logits and loss
 /// are head_ops again).
-LayerOps mtp_extra_ops(const Problem& p, const ShardKey& k);
+LayerOps mtp_extra_ops(const Problem& p, const ShardKey& k, double clock = 1);
 
 constexpr std::uint16_t mask(RecomputeModule m) {
   return static_cast<std::uint16_t>(1u << static_cast<int>(m));

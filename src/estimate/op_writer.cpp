@@ -10,8 +10,21 @@ LayerSpans layer_spans(const Problem& p, const ShardKey& k) {
           c.span(1, k.etp * k.ep)};
 }
 
-OpWriter::OpWriter(const Problem& p, const ShardKey& k)
-    : problem(p), key(k), dims(make_dims(p, k)), spans(layer_spans(p, k)), prices(p.prices()) {
+namespace {
+
+Prices at_clock(Prices prices, double clock) {
+  prices.clock = clock;
+  return prices;
+}
+
+}  // namespace
+
+OpWriter::OpWriter(const Problem& p, const ShardKey& k, double clock)
+    : problem(p),
+      key(k),
+      dims(make_dims(p, k)),
+      spans(layer_spans(p, k)),
+      prices(at_clock(p.prices(), clock)) {
   begin(Part::attention);
 }
 
@@ -65,7 +78,8 @@ double OpWriter::quantize_bytes() const {
 
 void OpWriter::quantize(bool is_forward, double elements) {
   const Seconds time = prices.quantize(key.precision, elements * quantize_bytes());
-  const double launches = problem.profile.calibration.host_quantize_launches;
+  const double launches =
+      problem.profile.calibration.host_quantize_launches * quantize_kernels(key.precision);
   if (is_forward) {
     forward("quantize", OpClass::quantize, time, launches);
   } else {

@@ -80,14 +80,22 @@ void write_core(OpWriter& w, const Mixer& m, const Core& core) {
   w.begin(Part::attention, mask(RecomputeModule::core_attn), kAttnGraph);
   const double kv = 2 * d.N * kv_heads * (core.qk_dim + core.v_dim);
   write_cp(w, kv, kv + 2 * d.N * heads * (core.qk_dim + core.v_dim), fwd, bwd);
+  if (!w.problem.features.transformer_engine) {
+    // PyTorch's SDPA takes [batch, heads, sequence, width]: queries, keys, values and output are
+    // copied there and back
+    const double copied = 8 * d.N * (heads + kv_heads) * (core.qk_dim + core.v_dim);
+    w.elementwise("attention layout", copied, copied, 4);
+  }
   w.forward("core attention", OpClass::attention, fwd, 3.0 * steps);
   w.backward("core attention", OpClass::attention, bwd, 3.0 * steps);
 }
 
+/// Unfused: some 20 passes each way (negate, concatenate, two products, sum, casts), counted in the
+/// element-wise kernels of Megatron-Core steps on an H200: 82 bytes per element in both directions.
 void write_rope(OpWriter& w, double elements) {
   const bool fused = w.problem.features.rope_fusion;
-  w.elementwise("rope", 4 * elements * (fused ? 1 : 3), 4 * elements * (fused ? 1 : 3),
-                fused ? 2 : 8);
+  const double bytes = fused ? 4 : 41;
+  w.elementwise("rope", bytes * elements, bytes * elements, fused ? 2 : 8);
 }
 
 void write_gqa(OpWriter& w, const Mixer& m) {

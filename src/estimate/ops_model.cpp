@@ -1,4 +1,6 @@
 // Whole layers, and the ends of the model: embedding, head, MTP.
+#include <algorithm>
+
 #include "estimate/layer_ops.hpp"
 
 namespace moecast {
@@ -18,16 +20,16 @@ void write_mixer(OpWriter& w, const Mixer& m) {
   }
 }
 
-LayerOps layer_ops(const Problem& p, const ShardKey& k, const LayerKind& layer) {
-  OpWriter w(p, k);
+LayerOps layer_ops(const Problem& p, const ShardKey& k, const LayerKind& layer, double clock) {
+  OpWriter w(p, k, clock);
   write_mixer(w, p.model.mixers[layer.mixer]);
   if (layer.ffn == FfnKind::dense) write_dense_mlp(w);
   if (layer.ffn == FfnKind::moe) write_moe(w);
   return w.finish();
 }
 
-LayerOps embedding_ops(const Problem& p, const ShardKey& k) {
-  OpWriter w(p, k);
+LayerOps embedding_ops(const Problem& p, const ShardKey& k, double clock) {
+  OpWriter w(p, k, clock);
   const Dims& d = w.dims;
   const double bytes = 4 * d.N * d.h;
   w.forward("embedding", OpClass::memory_bound, w.prices.elementwise(bytes), 3);
@@ -42,8 +44,8 @@ LayerOps embedding_ops(const Problem& p, const ShardKey& k) {
   return w.finish();
 }
 
-LayerOps head_ops(const Problem& p, const ShardKey& k) {
-  OpWriter w(p, k);
+LayerOps head_ops(const Problem& p, const ShardKey& k, double clock) {
+  OpWriter w(p, k, clock);
   const Dims& d = w.dims;
   w.norm(d.h, d.n);
   w.linear("output layer", d.N, d.vocab * d.t, d.h, OpWriter::Split::column,
@@ -60,8 +62,8 @@ LayerOps head_ops(const Problem& p, const ShardKey& k) {
   return w.finish();
 }
 
-LayerOps mtp_extra_ops(const Problem& p, const ShardKey& k) {
-  OpWriter w(p, k);
+LayerOps mtp_extra_ops(const Problem& p, const ShardKey& k, double clock) {
+  OpWriter w(p, k, clock);
   const Dims& d = w.dims;
   w.elementwise("mtp embedding", 4 * d.N * d.h, 8 * d.N * d.h, 4);
   w.norm(d.h, d.n);
@@ -69,6 +71,37 @@ LayerOps mtp_extra_ops(const Problem& p, const ShardKey& k) {
   w.elementwise("mtp concat", 8 * d.n * d.h, 8 * d.n * d.h, 2);
   w.linear("mtp eh_proj", d.N, d.h, 2 * d.h, OpWriter::Split::column);
   return w.finish();
+}
+
+namespace {
+
+struct Busy {
+  double tensor = 0, all = 0;
+  void add(const LayerOps& ops, double times) {
+    for (const auto* list : {&ops.forward, &ops.backward}) {
+      for (const Op& op : *list) {
+        const bool tensor_cores = op.cls == OpClass::dense_gemm ||
+                                  op.cls == OpClass::grouped_gemm || op.cls == OpClass::attention;
+        all += times * op.gpu.value;
+        if (tensor_cores) tensor += times * op.gpu.value;
+      }
+    }
+  }
+};
+
+}  // namespace
+
+double tensor_clock(const Problem& p, const ShardKey& k) {
+  const double gain = p.profile.calibration.burst_gain;
+  if (gain <= 0) return 1;
+  Busy busy;
+  for (std::size_t c = 0; c < p.classes.size(); ++c) {
+    const auto layers =
+        std::count(p.class_of_layer.begin(), p.class_of_layer.end(), static_cast<int>(c));
+    busy.add(layer_ops(p, k, p.classes[c]), static_cast<double>(layers));
+  }
+  busy.add(head_ops(p, k), 1);
+  return 1 + gain * (1 - (busy.all > 0 ? busy.tensor / busy.all : 1));
 }
 
 }  // namespace moecast

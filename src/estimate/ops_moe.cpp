@@ -99,6 +99,11 @@ void write_dispatch(OpWriter& w, const MoeSizes& s) {
               small);
     w.backward("permute", OpClass::permute, w.prices.unpermute(row * (d.n + s.send_rows), fused),
                fused ? 2 : 5);
+    if (w.spans.etp_ep.ranks > 1) {  // every rank learns what the others send it
+      const double counts = 8.0 * w.spans.etp_ep.ranks * w.problem.model.moe.num_moe_experts;
+      w.forward("dispatch metadata", OpClass::ep_comm,
+                w.prices.collective(Collective::all_gather, counts, w.spans.etp_ep), collective);
+    }
   } else {
     w.forward("dispatch metadata", OpClass::permute,
               w.prices.elementwise(8 * d.n * w.problem.model.moe.num_moe_experts) +
@@ -125,21 +130,22 @@ void write_grouped(OpWriter& w, const char* name, const MoeSizes& s, double n, d
   const Pipe pipe = pipe_of(w.key.precision);
   const double experts = std::max(1.0, d.local_experts);
   const GemmShape one{s.rows / experts, n, k};
-  // multi-stream back end: one cuBLAS call per expert, less Python than a module; quantised recipes
-  // prepare every group
-  const double per_expert = w.low_precision() ? 0.76 + c.host_quantize_launches : 0.76;
-  // SequentialMLP runs a Python module per expert and linear
-  const double launches = single                 ? c.host_linear_launches
-                          : f.sequential_experts ? (c.host_linear_launches + 2) * experts
-                                                 : c.host_linear_launches + per_expert * experts;
+  // multi-stream back end: one cuBLAS call per expert, less Python than a module, and quantised
+  // recipes prepare every expert's rows apart; SequentialMLP runs a Python module per expert
+  const double tensors = single ? 1 : experts;
+  const double launches = single ? c.host_linear_launches
+                          : f.sequential_experts
+                              ? (c.host_linear_launches + 2) * experts
+                              : c.host_linear_launches + c.host_expert_launches * experts;
   w.begin(Part::experts, recompute, kMoeGraph);
   if (w.low_precision()) {
+    const double prepare = c.host_quantize_launches * quantize_kernels(w.key.precision) * tensors;
     w.forward("quantize", OpClass::quantize,
-              w.prices.quantize(w.key.precision, s.rows * k * w.quantize_bytes()),
-              c.host_quantize_launches);
+              w.prices.quantize(w.key.precision, s.rows * k * w.quantize_bytes(), tensors),
+              prepare);
     w.backward("quantize", OpClass::quantize,
-               w.prices.quantize(w.key.precision, s.rows * n * w.quantize_bytes()),
-               c.host_quantize_launches);
+               w.prices.quantize(w.key.precision, s.rows * n * w.quantize_bytes(), tensors),
+               prepare);
   }
   w.forward(name, OpClass::grouped_gemm,
             w.prices.grouped_gemm(pipe, experts, one, Pass::forward, 0, single), launches);

@@ -22,6 +22,7 @@ class TwoStreams {
   TwoStreams(const Problem& p, double compute_slow, double comm_slow, std::vector<Placed>* record)
       : calibration_(p.profile.calibration),
         sync_cost_(calibration_.sync_us * 1e-6 * p.ablation.host),
+        single_queue_(p.features.single_queue),
         compute_slow_(compute_slow),
         comm_slow_(comm_slow),
         record_(record) {}
@@ -42,6 +43,8 @@ class TwoStreams {
       host_ += host_time;
       double start = std::max(stream, launched);
       if (first && ordered) start = std::max(start, own);
+      if (single_queue_) start = std::max(start, last_start_);
+      last_start_ = start;
       first = false;
       stream = std::max(start + gpu_time,
                         host_ + std::min(gpu_time, calibration_.kernel_floor_us * 1e-6));
@@ -103,7 +106,9 @@ class TwoStreams {
   }
 
   const Calibration& calibration_;
-  double sync_cost_, compute_slow_, comm_slow_;
+  double sync_cost_;
+  bool single_queue_;  ///< one hardware queue: kernels of all streams start in the order of issue
+  double compute_slow_, comm_slow_, last_start_ = 0;
   std::vector<Placed>* record_;
   double host_ = 0, free_[2] = {0, 0}, done_[2] = {0, 0};
   double side_compute_ = 0, hidden_compute_ = 0;

@@ -132,8 +132,8 @@ double stream_seconds(const Calibration& c, const Gpu& gpu, const Problem3& p, P
 Machine machine_of(const Prices& prices, Pipe pipe, double ratio) {
   const GemmParameters& g = prices.calibration->gemm[static_cast<std::size_t>(pipe)];
   const Gpu& gpu = prices.system->gpu;
-  return {g, pipe_peak(gpu, pipe).value * g.efficiency * ratio / gpu.sms, double(gpu.sms),
-          gpu.hbm_bandwidth.value,
+  return {g, prices.clock * pipe_peak(gpu, pipe).value * g.efficiency * ratio / gpu.sms,
+          double(gpu.sms), gpu.hbm_bandwidth.value,
           pipe == Pipe::fp8_blockwise    ? kBlockTiles
           : gpu.compute_capability >= 10 ? kAllTiles
                                          : kHopperTiles};
@@ -220,6 +220,22 @@ double quantize_bytes(Precision p, bool hopper) {
       return 2 + 2 + 2 * write;
   }
   return 0;
+}
+
+int quantize_kernels(Precision p) {
+  switch (p) {
+    case Precision::bf16:
+      return 0;
+    case Precision::fp8_delayed:
+    case Precision::fp8_blockwise:
+      return 1;
+    case Precision::mxfp8:
+      return 2;
+    case Precision::fp8_tensorwise:
+    case Precision::nvfp4:
+      return 3;
+  }
+  return 1;
 }
 
 int row_alignment(Precision p, bool grouped_tensor) {

@@ -8,8 +8,11 @@
 // wire bytes x own_share / (n - 1) more, which is why two ranks reach less bus bandwidth than eight
 // (aiconfigurator's nccl-tests: all-gather 258, 317, 337 GB/s at 2, 4, 8 H200s). Dispatch: NVLink
 // and NIC parts run at the same time and join by a 2-norm; the SMs of the kernel bound the sum.
-// Volumes: Megatron token_dispatcher.py; DeepEP and HybridEP copy once per distinct rank (NVLink)
-// or domain (network).
+// Across domains each SM walks its rows chunk by chunk (a time per row, whatever its width) and
+// keeps queue pairs of its own, so that too few SMs and too many are both slow: Megatron-Bridge's
+// tuning log of Qwen3.5-35B-A3B on 16 H100 with 12, 16, 20 and 108 SMs. Volumes: Megatron
+// token_dispatcher.py; DeepEP and HybridEP copy once per distinct rank (NVLink) or domain
+// (network).
 #include <cmath>
 
 #include "estimate/prices.hpp"
@@ -134,11 +137,14 @@ Seconds Prices::dispatch(Dispatcher d, const DispatchShape& s, const GroupSpan& 
   const double scale = s.tokens * row * s.imbalance;
   const double nvlink =
       v.nvlink_copies * scale / (system->nvlink_per_direction.value * p.nvlink_fraction);
-  const double network = v.network_copies * scale / (system->nic_per_gpu.value * p.nic_fraction);
   const int sms = s.num_sms > 0 ? s.num_sms : default_num_sms(d);
   const double per_sm = combine ? p.combine_gb_per_s_per_sm : p.gb_per_s_per_sm;
   const double through_sms = per_sm > 0 ? v.distinct_ranks * scale / (sms * per_sm * 1e9) : 0;
-  return seconds(p.latency_us * 1e-6 + std::max(std::hypot(nvlink, network), through_sms));
+  const double sent = v.network_copies * s.tokens * s.imbalance;
+  const double network = std::max(sent * row / (system->nic_per_gpu.value * p.nic_fraction),
+                                  sent * p.network_row_us * 1e-6 / sms);
+  const double queues = span.domains > 1 ? sms * p.network_us_per_sm * 1e-6 : 0;
+  return seconds(p.latency_us * 1e-6 + queues + std::max(std::hypot(nvlink, network), through_sms));
 }
 
 }  // namespace moecast

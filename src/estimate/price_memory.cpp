@@ -39,10 +39,11 @@ Seconds Prices::permute(double bytes, bool fused) const {
 Seconds Prices::unpermute(double bytes, bool fused) const {
   return stream(Stream::unpermute, bytes * (fused ? 1 : calibration->unfused_unpermute_factor));
 }
-Seconds Prices::quantize(Precision p, double bytes) const {
+Seconds Prices::quantize(Precision p, double bytes, double tensors) const {
   if (p == Precision::bf16) return {};
   const int recipe = static_cast<int>(p) - static_cast<int>(Precision::fp8_delayed);
-  return stream(static_cast<Stream>(static_cast<int>(Stream::fp8_delayed) + recipe), bytes);
+  const auto cls = static_cast<Stream>(static_cast<int>(Stream::fp8_delayed) + recipe);
+  return stream(cls, bytes) + stream(cls, 0) * std::max(0.0, tensors - 1);
 }
 Seconds Prices::scan(double bytes) const {
   const double rate = system->gpu.hbm_bandwidth.value * calibration->scan_bandwidth_fraction;
@@ -62,8 +63,10 @@ double Prices::attention_bytes(const AttentionShape& a, bool backward) {
 Seconds Prices::attention(const AttentionShape& a, bool backward) const {
   const Gpu& gpu = system->gpu;
   const auto& e = calibration->attention[static_cast<std::size_t>(head_class(a.qk_dim))];
-  const double speed = (a.fp8 ? calibration->attention_fp8_speedup : 1) /
-                       (a.sinks ? calibration->attention_sink_slowdown : 1);
+  const double sinks = !a.sinks ? 1
+                       : a.fp8  ? calibration->attention_sink_fp8_slowdown
+                                : calibration->attention_sink_slowdown;
+  const double speed = (a.fp8 ? calibration->attention_fp8_speedup : 1) / sinks;
   const double s_half = backward ? e.backward_s_half : e.forward_s_half;
   const double ramp = 1 + 0.5 * s_half / std::max(a.context, 64.0);
   // The causal triangle's longest rows end last: the other SMs wait for part of a tile over all
@@ -72,7 +75,7 @@ Seconds Prices::attention(const AttentionShape& a, bool backward) const {
   const double flops = attention_flops(a, backward) * ramp +
                        attention_flops(tile, backward) * calibration->attention_tail * gpu.sms;
   const double rate =
-      gpu.bf16.value * (backward ? e.backward_efficiency : e.forward_efficiency) * speed;
+      clock * gpu.bf16.value * (backward ? e.backward_efficiency : e.forward_efficiency) * speed;
   const double bytes_time =
       attention_bytes(a, backward) /
       (gpu.hbm_bandwidth.value *

@@ -17,6 +17,9 @@ Pipe pipe_of(Precision p);
 double operand_bytes(Precision p);
 /// Bytes read and written to quantise one element, row- and column-wise.
 double quantize_bytes(Precision p, bool hopper);
+/// Kernels that quantise one tensor: cast; amax and scale before it; swizzled scale factors after
+/// it. Ref: TransformerEngine common/{cast,recipe,swizzle}.
+int quantize_kernels(Precision p);
 FlopsPerSecond pipe_peak(const Gpu& gpu, Pipe pipe);
 /// Bytes on a rank's link per byte of nccl-tests' size: what turns algorithm into bus bandwidth.
 double wire_factor(Collective op, int ranks);
@@ -56,6 +59,7 @@ struct Prices {
   const Calibration* calibration = nullptr;
   const System* system = nullptr;
   double memory_factor = 1.0;  ///< stack's factor on memory-bound kernels
+  double clock = 1.0;          ///< of tensor cores, against the sustained one (burst_gain)
 
   /// One dense GEMM. accumulate_bytes: bytes per output element of wgrad (8 = read and write fp32,
   /// 4 = bf16); 0 otherwise.
@@ -86,7 +90,8 @@ struct Prices {
   [[nodiscard]] Seconds adam(double bytes) const { return stream(Stream::adam, bytes); }
   [[nodiscard]] Seconds permute(double bytes, bool fused) const;
   [[nodiscard]] Seconds unpermute(double bytes, bool fused) const;
-  [[nodiscard]] Seconds quantize(Precision p, double bytes) const;
+  /// `tensors` one after the other, `bytes` together.
+  [[nodiscard]] Seconds quantize(Precision p, double bytes, double tensors = 1) const;
   [[nodiscard]] Seconds small_kernels(double count) const;
   /// `bytes` as nccl-tests counts them: the whole buffer of all_gather, reduce_scatter and
   /// alltoall; the message of the others.

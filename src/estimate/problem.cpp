@@ -37,6 +37,8 @@ Features read_features(const Software& s, const Stack& stack, const Run& run) {
       said != run.software.features.end()) {
     f.fp8_param_gather = said->second ? Tristate::on : Tristate::off;
   }
+  const auto connections = s.env.find("CUDA_DEVICE_MAX_CONNECTIONS");
+  f.single_queue = connections != s.env.end() && connections->second == "1";
   f.te_cross_entropy = on(s, "te_cross_entropy", stack.transformer_engine);
   return f;
 }
@@ -80,7 +82,7 @@ std::string beside(const std::string& name, const std::string& base_dir) {
 
 }  // namespace
 
-Result<Problem> make_problem(const Run& run) {
+Result<Problem> make_problem(const Run& run, bool fitted) {
   Diagnostics problems;
   auto model = load_model(run.model, run.model_overrides, run.base_dir);
   append(problems, model.problems());
@@ -105,6 +107,7 @@ Result<Problem> make_problem(const Run& run) {
   p.cluster = cluster.take();
   p.profile = profile.take();
   p.stack = stack.value().stack;
+  apply_stack(p.stack, p.system(), p.profile, fitted);
   p.software = complete_software(run.software, p.stack);
   p.features = read_features(p.software, p.stack, run);
   p.fragmentation = fragmentation_of(p.stack, p.software);

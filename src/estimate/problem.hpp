@@ -28,6 +28,7 @@ struct Features {
   Tristate fp8_param_gather =
       Tristate::automatic;  ///< automatic: on where Bridge's recipe preset has it on
   bool te_cross_entropy = true;
+  bool single_queue = false;  ///< CUDA_DEVICE_MAX_CONNECTIONS=1
 };
 
 /// Ablation: the resource costs this share of its price (0 = free). Ref: the wall rule,
@@ -65,7 +66,8 @@ struct Problem {
   }
 };
 
-/// Loads model, system, profile and stack of a run; all problems at once.
-Result<Problem> make_problem(const Run& run);
+/// Loads model, system, profile and stack of a run; all problems at once. `fitted` false: the
+/// parameters' priors, without what measured steps said of them (stack.fit).
+Result<Problem> make_problem(const Run& run, bool fitted = true);
 
 }  // namespace moecast

@@ -17,8 +17,16 @@ const GroupSpan& span_of(const Problem& p, const Layout& l, GroupName g) {
   return p.cluster.span(shape.stride, shape.size);
 }
 
-double share_of_bucket(double elements) {
-  return elements > 0 ? std::min(1.0, kBucketElements / elements) : 0;
+/// Of a buffer whose first (last reduced) bucket cannot be split below `whole` elements: a bucket
+/// holds whole parameters.
+double share_of_bucket(double elements, double whole = 0) {
+  return elements > 0 ? std::min(1.0, std::max(kBucketElements, whole) / elements) : 0;
+}
+
+/// A collective that hides under compute takes SMs from it.
+double contention_seconds(const Problem& p, double hidden) {
+  constexpr double kChannels = 16;  // NCCL's on NVLink and InfiniBand, one SM each
+  return hidden * kChannels / p.system().gpu.sms * p.profile.calibration.contention_compute_per_sm;
 }
 
 }  // namespace
@@ -34,7 +42,10 @@ double optimizer_seconds(const Problem& p, const Layout& l, const RankParams& pa
   const double state = optimizer_bytes_per_param(l);
   const double cast = l.grad_dtype == DType::fp32 ? 0 : g + 4;
   const double on_gpu = 1 - l.optimizer_offload_fraction;
-  const double shard_bytes = g + cast + on_gpu * (4 + 2 * state + 2);
+  // without TransformerEngine's multi-tensor kernels clipping, the check for infinities and the
+  // copy to the model's parameters are passes of their own
+  const double apart = p.features.transformer_engine ? 0 : 2 * g + g + 4;
+  const double shard_bytes = g + cast + apart + on_gpu * (4 + 2 * state + 2);
   const double quantised = l.precision == Precision::bf16 ? 0
                                                           : (params.dense_linear + params.expert) *
                                                                 (2 + linear_weight_bytes(p, l));
@@ -68,15 +79,15 @@ TailCosts tail_costs(const Problem& p, const Layout& l, const RankParams& params
   const double dense_reduce = prices.collective(op, params.dense * g, dense).value * free;
   const double expert_reduce = prices.collective(op, params.expert * g, expert).value * free;
   t.reduce = dense_reduce + expert_reduce;
-  t.reduce_bucket =
-      dense_reduce * share_of_bucket(params.dense) + expert_reduce * share_of_bucket(params.expert);
+  t.reduce_bucket = dense_reduce * share_of_bucket(params.dense, params.embedding) +
+                    expert_reduce * share_of_bucket(params.expert);
   if (l.distributed_optimizer) {
     const double dense_gather =
         prices.collective(Collective::all_gather, params.dense * w, dense).value * free;
     const double expert_gather =
         prices.collective(Collective::all_gather, params.expert * w, expert).value * free;
     t.gather = dense_gather + expert_gather;
-    t.gather_bucket = dense_gather * share_of_bucket(params.dense) +
+    t.gather_bucket = dense_gather * share_of_bucket(params.dense, params.embedding) +
                       expert_gather * share_of_bucket(params.expert);
   }
   t.optimizer = optimizer_seconds(p, l, params);
@@ -115,7 +126,9 @@ StepTail step_tail(const Problem& p, const Layout& l, const std::vector<TailCost
   StepTail t;
   for (int r = 0; r < l.pp; ++r) {
     const auto i = static_cast<std::size_t>(r);
-    t.reduced.push_back(reduce_end(l, costs[i], timeline.ranks[i], r, backward0[i]));
+    const double end = reduce_end(l, costs[i], timeline.ranks[i], r, backward0[i]);
+    const double hidden = std::max(0.0, timeline.ranks[i].end + costs[i].reduce - end);
+    t.reduced.push_back(end + contention_seconds(p, hidden));
     t.synced = std::max(t.synced, t.reduced.back());
     t.optimizer = std::max(t.optimizer, costs[i].optimizer);
     double gather = costs[i].gather;

@@ -50,17 +50,18 @@ const ClassUnder& ClassTable::under(std::uint16_t recompute, std::uint16_t offlo
 ShardTables make_shard_tables(const Problem& p, const ShardKey& k) {
   ShardTables t;
   t.dims = make_dims(p, k);
+  const double clock = tensor_clock(p, k);
   for (const LayerKind& kind : p.classes) {
     ClassTable c;
-    c.ops = layer_ops(p, k, kind);
+    c.ops = layer_ops(p, k, kind, clock);
     c.memory = layer_memory(p, k, kind);
     c.forward = sum_ops(c.ops.forward);
     c.backward = sum_ops(c.ops.backward);
     t.classes.push_back(std::move(c));
   }
-  t.embedding = embedding_ops(p, k);
-  t.head = head_ops(p, k);
-  t.mtp_extra = mtp_extra_ops(p, k);
+  t.embedding = embedding_ops(p, k, clock);
+  t.head = head_ops(p, k, clock);
+  t.mtp_extra = mtp_extra_ops(p, k, clock);
   t.embedding_forward = sum_ops(t.embedding.forward);
   t.embedding_backward = sum_ops(t.embedding.backward);
   t.head_forward = sum_ops(t.head.forward);

@@ -71,14 +71,19 @@ Json validation_json(const Validation& validation) {
                     {"memory_error_pct", or_null(row.memory_error_pct)},
                     {"status", row.status},
                     {"detail", row.detail}});
+    if (!row.kernels.empty()) rows.back()["kernels"] = row.kernels;
     add_figure(rows.back(), "at_rest_gib", row.at_rest_gib);
     add_figure(rows.back(), "reserved_gib", row.reserved_gib);
     add_figure(rows.back(), "params_rank", row.params_rank);
   }
-  return {{"schema", "moecast/validate@1"},
-          {"rows", rows},
-          {"summary", validation.summary},
-          {"groups", validation.groups.is_null() ? Json::array() : validation.groups}};
+  Json document{{"schema", "moecast/validate@1"},
+                {"rows", rows},
+                {"summary", validation.summary},
+                {"groups", validation.groups.is_null() ? Json::array() : validation.groups}};
+  if (!validation.cross_validation.is_null())
+    document["cross_validation"] = validation.cross_validation;
+  if (!validation.kernel_classes.is_null()) document["kernel_classes"] = validation.kernel_classes;
+  return document;
 }
 
 Json whole_number(double count) { return static_cast<std::int64_t>(std::llround(count)); }

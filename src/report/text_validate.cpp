@@ -130,13 +130,62 @@ std::string pair_text(const Json& groups, const Style& style) {
 
 }  // namespace
 
+namespace {
+
+std::string cross_validation_text(const Json& cross, const Style& style) {
+  if (!cross.is_object()) return "";
+  const auto line = [](const char* name, const Json& part) {
+    return fmt::format("{:<24} MAPE {} %, median {} %, p90 {} %, bias {} %\n", name,
+                       number(part, "mape_pct"), number(part, "median_ape_pct"),
+                       number(part, "p90_ape_pct"), number(part, "bias_pct"));
+  };
+  std::string out =
+      "\n" + style.bold(line("left out (model, system)", cross)) +
+      line("left out release", child(cross, "leave_one_release_out")) +
+      line("in sample", child(cross, "in_sample")) +
+      fmt::format(
+          "{} fitted parameters; 90 % intervals hold {} % of left-out rows; rank "
+          "correlation within systems {}; {} of {} one-knob changes have the right sign\n",
+          cross.value("fitted_parameters", 0), number(cross, "interval_coverage_pct"),
+          number(cross, "spearman_within_system", "{:.3f}"), child(cross, "ab").value("right", 0),
+          child(cross, "ab").value("n", 0));
+  const Json by = child(cross, "by");
+  for (const auto& [column, parts] : by.items()) {
+    Table table({{"left out, by " + column, Align::left},
+                 {"rows"},
+                 {"MAPE %"},
+                 {"median %"},
+                 {"bias %"},
+                 {"in sample %"},
+                 {"rank corr."}});
+    for (const auto& [name, part] : parts.items())
+      table.add({name, number(part, "n", "{:.0f}"), number(part, "mape_pct"),
+                 number(part, "median_ape_pct"), number(part, "bias_pct"),
+                 number(part, "in_sample_mape_pct"), number(part, "spearman", "{:.3f}")});
+    out += "\n" + table.to_text(style);
+  }
+  return out;
+}
+
+std::string kernel_text(const Json& classes, const Style& style) {
+  if (!classes.is_object()) return "";
+  Table table({{"kernel class", Align::left}, {"steps"}, {"MAPE %"}, {"p90 %"}, {"bias %"}});
+  for (const auto& [name, part] : classes.items())
+    table.add({name, number(part, "n", "{:.0f}"), number(part, "mape_pct"),
+               number(part, "p90_ape_pct"), number(part, "bias_pct")});
+  return "\n" + table.to_text(style);
+}
+
+}  // namespace
+
 std::string validation_text(const Validation& v, const Style& style) {
   const Json by = child(v.summary, "by");
   return summary_text(v.summary, style) + memory_text(v.summary) +
          by_text("system", child(by, "system"), style) +
          by_text("model", child(by, "model"), style) +
          by_text("precision", child(by, "precision"), style) + worst_text(v.rows, style) +
-         pair_text(v.groups, style);
+         pair_text(v.groups, style) + cross_validation_text(v.cross_validation, style) +
+         kernel_text(v.kernel_classes, style);
 }
 
 }  // namespace moecast

@@ -29,24 +29,6 @@ std::optional<double> median(std::vector<double> values) {
   return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2.0;
 }
 
-/// Errors of one quantity over a set of rows.
-struct Errors {
-  std::vector<double> absolute;  ///< percent; 100 where there is no forecast
-  std::vector<double> signed_;   ///< forecasts only
-  void add(const std::optional<double>& measured, const std::optional<double>& error) {
-    if (!measured) return;
-    absolute.push_back(error ? std::abs(*error) : kErrorWithoutForecast);
-    if (error) signed_.push_back(*error);
-  }
-  [[nodiscard]] Json summary() const {
-    return {{"n", absolute.size()},
-            {"mape_pct", json(mean(absolute))},
-            {"median_ape_pct", json(median(absolute))},
-            {"p90_ape_pct", json(nearest_rank(absolute, 90.0))},
-            {"bias_pct", json(mean(signed_))}};
-  }
-};
-
 Json by_column(const std::vector<MeasuredRow>& rows, const std::vector<ValidatedRow>& validated,
                const std::string& column) {
   std::map<std::string, Errors> groups;
@@ -75,18 +57,6 @@ Json out_of_memory(const std::vector<MeasuredRow>& rows,
   return {{"n", n}, {"right", right}};
 }
 
-Json ab_score(const Json& groups) {
-  int n = 0, right = 0;
-  for (const Json& group : groups) {
-    for (const Json& pair : group.at("pairs")) {
-      if (pair.at("sign_right").is_null()) continue;
-      ++n;
-      if (pair.at("sign_right").get<bool>()) ++right;
-    }
-  }
-  return {{"n", n}, {"right", right}};
-}
-
 std::vector<double> ranks(const std::vector<double>& values) {
   std::vector<std::size_t> order(values.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
@@ -104,6 +74,32 @@ std::vector<double> ranks(const std::vector<double>& values) {
 }
 
 }  // namespace
+
+void Errors::add(const std::optional<double>& measured, const std::optional<double>& error) {
+  if (!measured) return;
+  absolute.push_back(error ? std::abs(*error) : kErrorWithoutForecast);
+  if (error) signed_.push_back(*error);
+}
+
+Json Errors::summary() const {
+  return {{"n", absolute.size()},
+          {"mape_pct", json(mean(absolute))},
+          {"median_ape_pct", json(median(absolute))},
+          {"p90_ape_pct", json(nearest_rank(absolute, 90.0))},
+          {"bias_pct", json(mean(signed_))}};
+}
+
+Json ab_score(const Json& groups) {
+  int n = 0, right = 0;
+  for (const Json& group : groups) {
+    for (const Json& pair : group.at("pairs")) {
+      if (pair.at("sign_right").is_null()) continue;
+      ++n;
+      if (pair.at("sign_right").get<bool>()) ++right;
+    }
+  }
+  return {{"n", n}, {"right", right}};
+}
 
 double error_pct(double predicted, double measured) { return 100.0 * (predicted / measured - 1.0); }
 
@@ -128,12 +124,33 @@ std::optional<double> spearman(const std::vector<double>& a, const std::vector<d
   return xy / std::sqrt(xx * yy);
 }
 
+namespace {
+
+/// Seconds of a step by class, as profiles of real steps can be held against them.
+std::map<std::string, double> kernel_seconds(const Estimate& e) {
+  const TimeBreakdown& t = e.time;
+  return {{"dense_gemm_s", t.dense_gemm.value},
+          {"grouped_gemm_s", t.grouped_gemm.value},
+          {"attention_s", t.attention.value},
+          {"permute_s", t.permute.value},
+          {"memory_bound_s", t.memory_bound.value},
+          {"quantize_s", t.quantize.value},
+          {"optimizer_s", t.optimizer.value},
+          {"comm_s", (t.ep_comm_total + t.tp_comm_exposed + t.cp_comm_exposed + t.pp_comm_exposed +
+                      t.dp_comm_exposed)
+                         .value},
+          {"host_exposed_s", t.host_exposed.value}};
+}
+
+}  // namespace
+
 void compare(const MeasuredRow& row, const Estimate& estimate, ValidatedRow& out) {
   out.predicted_tflops_per_gpu = estimate.tflops_per_gpu;
   out.predicted_peak_gib = predicted_peak_gib(row, estimate);
   if (row.tflops_per_gpu) out.error_pct = error_pct(estimate.tflops_per_gpu, *row.tflops_per_gpu);
   if (row.peak_mem_gib)
     out.memory_error_pct = error_pct(*out.predicted_peak_gib, *row.peak_mem_gib);
+  out.kernels = kernel_seconds(estimate);
   compare_memory(row, estimate, out);
 }
 

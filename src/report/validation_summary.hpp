@@ -26,6 +26,17 @@ nlohmann::ordered_json validation_summary(const std::vector<MeasuredRow>& rows,
 nlohmann::ordered_json ab_groups(const std::vector<MeasuredRow>& rows,
                                  const std::vector<ValidatedRow>& validated);
 
+/// Errors of one quantity over a set of rows.
+struct Errors {
+  std::vector<double> absolute;  ///< percent; 100 where there is no forecast
+  std::vector<double> signed_;   ///< forecasts only
+  void add(const std::optional<double>& measured, const std::optional<double>& error);
+  /// n, mape_pct, median_ape_pct, p90_ape_pct, bias_pct.
+  [[nodiscard]] nlohmann::ordered_json summary() const;
+};
+/// {n, right} of the pairs whose measured effect has a sign.
+nlohmann::ordered_json ab_score(const nlohmann::ordered_json& groups);
+
 /// Spearman's rank correlation; ties share their mean rank. Null under two points or when all are
 /// equal.
 std::optional<double> spearman(const std::vector<double>& a, const std::vector<double>& b);

@@ -52,6 +52,9 @@ void gemm_rows(Builder& b) {
          0.5, 1.3, [](Calibration& c, int i) { return &c.gemm[i].wgrad_ratio; });
   b.one("gemm.accumulate_fraction", "fraction", "of HBM, wgrad that adds into the fp32 gradient",
         0.1, 1, [](Calibration& c, int) { return &c.accumulate_fraction; });
+  b.one("gemm.burst_gain", "ratio",
+        "rate over the sustained one when tensor cores work a small share of the time", 0, 0.6,
+        [](Calibration& c, int) { return &c.burst_gain; });
   b.one("gemm.fp32_tflops", "TFLOPS", "router GEMM in fp32", 5, 1000,
         [](Calibration& c, int) { return &c.fp32_gemm_tflops; });
   b.each("grouped_gemm", kPipeNames, "efficiency_ratio", "ratio",
@@ -92,8 +95,10 @@ void attention_rows(Builder& b) {
          [](Calibration& c, int i) { return &c.attention[i].backward_s_half; });
   b.one("attention.fp8_speedup", "ratio", "FP8 attention against BF16", 1, 2,
         [](Calibration& c, int) { return &c.attention_fp8_speedup; });
-  b.one("attention.sink_slowdown", "ratio", "learnt softmax sinks", 1, 8,
+  b.one("attention.sink_slowdown", "ratio", "learnt softmax sinks, BF16", 1, 8,
         [](Calibration& c, int) { return &c.attention_sink_slowdown; });
+  b.one("attention.sink_fp8_slowdown", "ratio", "learnt softmax sinks, FP8 kernels", 1, 8,
+        [](Calibration& c, int) { return &c.attention_sink_fp8_slowdown; });
   b.one("attention.unfused_bytes", "bytes per score", "unfused attention, forward; backward twice",
         4, 60, [](Calibration& c, int) { return &c.attention_unfused_bytes; });
   b.one("attention.scan_bandwidth_fraction", "fraction", "of HBM, Mamba-2 and gated-delta scans",
@@ -165,6 +170,11 @@ void link_rows(Builder& b) {
   b.each("dispatch", kBackends, "combine_gb_per_s_per_sm", "GB/s",
          "one SM of the combine kernel; 0 = not limited", 0, 200,
          [](Calibration& c, int i) { return &c.dispatch[i].combine_gb_per_s_per_sm; });
+  b.each("dispatch", kBackends, "network_row_us", "us", "one SM, per row sent to another domain", 0,
+         20, [](Calibration& c, int i) { return &c.dispatch[i].network_row_us; });
+  b.each("dispatch", kBackends, "network_us_per_sm", "us",
+         "per call and SM across domains: queue pairs and their flags", 0, 20,
+         [](Calibration& c, int i) { return &c.dispatch[i].network_us_per_sm; });
 }
 
 void host_rows(Builder& b) {
@@ -179,6 +189,9 @@ void host_rows(Builder& b) {
         [](Calibration& c, int) { return &c.host_backward_factor; });
   b.one("launch.linear_launches", "launches", "host work of one TE linear", 0.5, 10,
         [](Calibration& c, int) { return &c.host_linear_launches; });
+  b.one("launch.expert_launches", "launches",
+        "host work of one expert's GEMM in a multi-stream grouped linear", 0.1, 10,
+        [](Calibration& c, int) { return &c.host_expert_launches; });
   b.one("launch.quantize_launches", "launches", "more per quantised operand", 0, 10,
         [](Calibration& c, int) { return &c.host_quantize_launches; });
   b.one("launch.collective_launches", "launches", "host work of one NCCL call", 0.5, 20,

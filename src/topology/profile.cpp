@@ -88,18 +88,10 @@ void load_into(const fs::path& path, int depth, Profile& profile, Diagnostics& p
   if (const Node* system = doc.root.find("system"); system != nullptr && system->is_scalar()) {
     profile.calibration.system = system->scalar;
   }
-  if (const Node* rows = doc.root.find("fitted_rows"); rows != nullptr) {
-    const auto count = rows->as_int();
-    if (!count || *count < 0) {
-      problems.push_back(doc.problem(rows->mark, "fitted_rows", "is not a count"));
-    } else {
-      profile.fitted_rows = static_cast<int>(*count);
-    }
-  }
   std::vector<std::pair<std::string, Leaf>> leaves;
   for (const auto& entry : doc.root.entries) {
-    static constexpr const char* kHeader[] = {"schema", "extends",     "system", "device",
-                                              "notes",  "fitted_rows", "curves"};
+    static constexpr const char* kHeader[] = {"schema", "extends", "system",
+                                              "device", "notes",   "curves"};
     if (std::find(std::begin(kHeader), std::end(kHeader), entry.key) != std::end(kHeader)) continue;
     if (!entry.value.is_map()) {
       problems.push_back(doc.problem(entry.mark, entry.key, "a section is a map of parameters"));

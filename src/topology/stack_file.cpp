@@ -4,6 +4,8 @@
 
 #include <fmt/format.h>
 
+#include "topology/step_fit.hpp"
+
 namespace moecast {
 namespace {
 
@@ -31,6 +33,10 @@ class StackReader {
     file_.communicator_gib = number("communicator_gib", 0.0, 64.0);
     file_.host_factor = number("host_factor", 0.01, 100.0);
     file_.memory_kernel_factor = number("memory_kernel_factor", 0.01, 100.0);
+    if (const Node* parameters = top_.get("parameters"))
+      file_.parameters = read_stack_parameters(file_.document, *parameters, problems_);
+    if (const Node* fit = top_.get("fit"))
+      file_.fit = read_step_fit(file_.document, *fit, problems_);
     top_.finish();
   }
 
@@ -142,6 +148,8 @@ Stack StackFile::applied_to(Stack under) const {
   if (first_communicator_gib) under.first_communicator = gibibytes(*first_communicator_gib);
   if (communicator_gib) under.communicator = gibibytes(*communicator_gib);
   under.host_factor = host_factor.value_or(under.host_factor);
+  for (const auto& [path, value] : parameters) under.parameters[path] = value;
+  if (fit) under.fit = *fit;
   under.memory_kernel_factor = memory_kernel_factor.value_or(under.memory_kernel_factor);
   return under;
 }

@@ -20,6 +20,8 @@ struct StackFile {
   std::optional<double> fragmentation, fragmentation_default_allocator, context_gib,
       first_communicator_gib, communicator_gib, host_factor, memory_kernel_factor;
   std::map<std::string, std::string> sources;
+  std::map<std::string, ParameterValue> parameters;
+  std::optional<StepFit> fit;
 
   /// What this file says laid over `under`.
   [[nodiscard]] Stack applied_to(Stack under) const;

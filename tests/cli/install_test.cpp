@@ -5,14 +5,14 @@
 #include "temp_dir.hpp"
 
 using moecast::test::Outcome;
-using moecast::test::RunOptions;
 using moecast::test::run_program;
+using moecast::test::RunOptions;
 using moecast::test::TempDir;
 
 TEST_CASE("an installed moecast reads the data that was installed with it") {
   const TempDir prefix;
-  const Outcome installed =
-      run_program({MOECAST_CMAKE, "--install", MOECAST_BUILD_DIR, "--prefix", prefix.path().string()});
+  const Outcome installed = run_program(
+      {MOECAST_CMAKE, "--install", MOECAST_BUILD_DIR, "--prefix", prefix.path().string()});
   INFO(installed.out << installed.err);
   REQUIRE(installed.exit_code == 0);
 

@@ -94,7 +94,8 @@ TEST_CASE("calibrate refits samples without a GPU and writes a profile that esti
   const Json curve = d.at("curves").at(0);
   CHECK(curve.at("name") == "memory_bound.elementwise");
   CHECK(curve.at("accepted") == true);
-  const double fraction = curve.at("parameters").at("memory_bound.elementwise.fraction").at("value");
+  const double fraction =
+      curve.at("parameters").at("memory_bound.elementwise.fraction").at("value");
   CHECK_THAT(fraction, WithinRel(4.0 / 4.8, 0.01));
   CHECK(d.at("compare").at(0).at("kernel") == "residual");
   const Outcome use =

@@ -112,8 +112,9 @@ TEST_CASE("validate forecasts measured rows, filters them, and judges by --max-m
   for (const char* key :
        {"n", "mape_pct", "median_ape_pct", "p90_ape_pct", "bias_pct", "spearman", "memory", "by"})
     CHECK(d.at("summary").contains(key));
-  CHECK(run({"validate", rows, "--where", "model=qwen3-235b-a22b", "--max-mape", "1000"}).exit_code ==
-        0);
+  CHECK(
+      run({"validate", rows, "--where", "model=qwen3-235b-a22b", "--max-mape", "1000"}).exit_code ==
+      0);
   CHECK(run({"validate", rows, "--where", "model=qwen3-235b-a22b", "--max-mape", "0"}).exit_code ==
         1);
   CHECK(contains(run({"validate", rows, "--where", "model=qwen3-235b-a22b"}).out, "MAPE"));

@@ -2,8 +2,8 @@
 #include "cli/run_files.hpp"
 #include "cli/run_moecast.hpp"
 
-using moecast::test::Outcome;
 using moecast::test::contains;
+using moecast::test::Outcome;
 using moecast::test::run;
 
 TEST_CASE("--help names the commands and what the program is for") {

@@ -196,3 +196,18 @@ TEST_CASE("contention lengthens a combined step and never shortens it") {
   // communication is 10 beside 23 of compute, all of it hidden: compute grows by 15 % of 10
   check_us(overlapped_time(p, {&f}, {&b}, flags).duration, alone / kUs + 1.5);
 }
+
+TEST_CASE("with one hardware queue a kernel waits for the start of those issued before it") {
+  const IssuedLayer layer = pair_layer({10, 10, 10, 10}, {10, 10, 10, 10});
+  Problem p = bare_problem();
+  p.profile.calibration.host_overlap_factor = 1;
+  IssueFlags flags;
+  flags.overlap = true;
+  const double free = overlapped_time(p, {&layer}, {&layer}, flags).duration;
+  p.features.single_queue = true;
+  const double queued = overlapped_time(p, {&layer}, {&layer}, flags).duration;
+  CHECK(queued >= free);
+  // C_b | A_f at 0; E_b and D_f at 10 (D_f is issued after E_b); D_b, E_f at 20; C_f at 30, A_b at
+  // 30
+  check_us(queued, 40);
+}
