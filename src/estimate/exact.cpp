@@ -138,7 +138,6 @@ Evaluator::Exact Evaluator::exact(const Layout& l, const ShardTables& s,
     for (int d = 0; d < stage.mtp_depths + (stage.loss ? 1 : 0); ++d) list.push_back(head);
     e.stages.push_back(std::move(list));
   }
-
   e.shape = schedule_shape(l, m.microbatches);
   const bool drained = l.pp > 1 && l.vpp == 1;
   std::map<int, StageTime> priced;

@@ -41,6 +41,7 @@ const std::map<std::string, std::string> kOwner = {
     {"cluster", "topology"},  {"stack", "topology"},     {"calibration", "topology"},
     {"estimate", "estimate"}, {"evaluator", "estimate"}, {"search", "search"},
     {"validation", "report"}, {"samples", "calibrate"},  {"kernel", "estimate"},
+    {"whatif", "search"},
 };
 
 const std::string kNoOwner =

@@ -59,7 +59,9 @@ TEST_CASE("a better machine is never slower, whichever parameter is better") {
   LegalLayouts samples(201);
   const auto& table = parameter_table();
   for (int i = 0; i < 60; ++i) {
-    const Sample s = samples.next();
+    Sample s = samples.next();
+    // power apart: hidden work that gets shorter leaves tensor cores a larger share, and less clock
+    s.problem.profile.calibration.burst_gain = 0;
     const double before = step_of(s.problem, s.layout);
     for (int j = 0; j < 5; ++j) {
       const Parameter& parameter =

@@ -31,6 +31,7 @@ Layout mesh(int tp, int ep, int etp = 1) {
 struct Tail {
   Tail() : problem(problem_of("qwen3-30b-a3b", "dgx-h100", 64)) {
     problem.profile.calibration.step_fixed_ms = 0;
+    problem.profile.calibration.contention_compute_per_sm = 0;
     walk.ranks = {{10, 10, 0, {10}}};
     walk.makespan = 10;
   }

@@ -74,7 +74,8 @@ void check_work(const Problem& p, const LayerKind& kind, double dense, double ex
                  backward = ranks * flops(ops.backward, OpClass::grouped_gemm);
     CHECK(forward >= (1 - 1e-9) * 2 * tokens * experts);
     CHECK(forward <= 1.15 * 2 * tokens * experts);
-    CHECK_THAT(backward - forward, WithinRel(2 * tokens * experts, 1e-9) || WithinAbs(0, 1e-9));
+    // forward and dgrad lose alike, up to the tile that each prefers
+    CHECK_THAT(backward - forward, WithinRel(2 * tokens * experts, 1e-2) || WithinAbs(0, 1e-9));
   }
 }
 
@@ -130,5 +131,5 @@ TEST_CASE("a router that favours one rank gives the busiest rank that much more 
   const double balanced = flops(layer_ops(p, k, kind).forward, OpClass::grouped_gemm);
   p.imbalance = 1.25;
   CHECK_THAT(flops(layer_ops(p, k, kind).forward, OpClass::grouped_gemm),
-             WithinRel(1.25 * balanced, 1e-9));
+             WithinRel(1.25 * balanced, 1e-2));
 }

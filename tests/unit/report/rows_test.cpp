@@ -23,7 +23,7 @@ MeasuredRow row(const std::string& id) {
   return rows.front();
 }
 
-Run run_of(const std::string& id) {
+Run measured_run(const std::string& id) {
   const MeasuredRow found = row(id);
   INFO(found.unsupported);
   REQUIRE(found.run);
@@ -68,7 +68,7 @@ MeasuredRow qwen_with(const std::string& column, const std::string& value) {
 }  // namespace
 
 TEST_CASE("a recipe row of Megatron-Bridge becomes the run of that recipe") {
-  const Run run = run_of("mb26.08-dsv3-gb300-256-mxfp8");
+  const Run run = measured_run("mb26.08-dsv3-gb300-256-mxfp8");
   CHECK(run.model == "deepseek-v3");
   CHECK(run.system == "gb300-nvl72");
   CHECK(run.gpus == 256);
@@ -102,11 +102,11 @@ TEST_CASE("a recipe row of Megatron-Bridge becomes the run of that recipe") {
 TEST_CASE("embedding and loss as slots become an explicit layout string") {
   // 94 layers + 2 slots over PP8 VPP4: 3 each; over PP8 VPP3: 4 each. Llama 405B: 126 + 2 over 128
   // stages.
-  CHECK(run_of("mb26.04.01-q235b-h100-256-fp8").pipeline_model_parallel_layout ==
+  CHECK(measured_run("mb26.04.01-q235b-h100-256-fp8").pipeline_model_parallel_layout ==
         "Ett|(t*3|)*30ttL");
-  CHECK(run_of("mb26.08-q235b-gb200-256-mxfp8").pipeline_model_parallel_layout ==
+  CHECK(measured_run("mb26.08-q235b-gb200-256-mxfp8").pipeline_model_parallel_layout ==
         "Et*3|(t*4|)*22t*3L");
-  CHECK(run_of("mb26.06-llama405b-gb200-256-mxfp8").pipeline_model_parallel_layout ==
+  CHECK(measured_run("mb26.06-llama405b-gb200-256-mxfp8").pipeline_model_parallel_layout ==
         "E|(t|)*126L");
 }
 
@@ -121,7 +121,7 @@ TEST_CASE("slot layouts count only what is asked for, and give up where slots do
 }
 
 TEST_CASE("a layout without MTP layers drops the stage letter, the model's MTP is overridden") {
-  const Run run = run_of("mb25.11-dsv3-gb300-256-mxfp8");
+  const Run run = measured_run("mb25.11-dsv3-gb300-256-mxfp8");
   CHECK(run.model_overrides == nlohmann::ordered_json{{"num_nextn_predict_layers", 0}});
   CHECK(run.layout.pipeline_split == PipelineSplit::automatic);
   CHECK(noted(row("mb25.11-dsv3-gb300-256-mxfp8"), "balanced"));
@@ -134,10 +134,10 @@ TEST_CASE("a layout without MTP layers drops the stage letter, the model's MTP i
 }
 
 TEST_CASE("shortened models carry their layers and dense layers as overrides") {
-  const Run proxy = run_of("simumax-deepseekv3_l4_tp1_ep8_pp1_dp8_mbc4");
+  const Run proxy = measured_run("simumax-deepseekv3_l4_tp1_ep8_pp1_dp8_mbc4");
   CHECK(proxy.model_overrides.at("num_hidden_layers") == 4);
   CHECK(proxy.model_overrides.at("first_k_dense_replace") == 1);  // "1 dense layer" in the notes
-  const Run h200 = run_of("h200-g1-03");
+  const Run h200 = measured_run("h200-g1-03");
   CHECK(h200.model_overrides.at("n_routed_experts") == 32);
   CHECK(h200.model_overrides.at("num_hidden_layers") == 1);
   CHECK_FALSE(h200.layout.distributed_optimizer);
@@ -147,12 +147,12 @@ TEST_CASE("shortened models carry their layers and dense layers as overrides") {
 }
 
 TEST_CASE("environment variables stated only in the notes reach the run") {
-  CHECK(run_of("mcore6311-ovl-rc-c32").software.env.at("CUDA_DEVICE_MAX_CONNECTIONS") == "32");
-  CHECK(run_of("mcore6311-base").software.env.empty());
+  CHECK(measured_run("mcore6311-ovl-rc-c32").software.env.at("CUDA_DEVICE_MAX_CONNECTIONS") == "32");
+  CHECK(measured_run("mcore6311-base").software.env.empty());
 }
 
 TEST_CASE("recompute, offload, graphs, FSDP and FP8 recipes are read in the words of the table") {
-  const Layout zoo = run_of("zoo-q235b-gb200-mx").layout;
+  const Layout zoo = measured_run("zoo-q235b-gb200-mx").layout;
   CHECK(zoo.recompute_granularity == RecomputeGranularity::selective);
   CHECK((zoo.recompute_modules.has(RecomputeModule::moe_act) &&
          zoo.recompute_modules.has(RecomputeModule::layernorm)));
@@ -161,12 +161,12 @@ TEST_CASE("recompute, offload, graphs, FSDP and FP8 recipes are read in the word
   CHECK(zoo.cuda_graph_impl == CudaGraphImpl::transformer_engine);
   CHECK(
       (zoo.cuda_graph_scope.has(GraphModule::attn) && !zoo.cuda_graph_scope.has(GraphModule::mlp)));
-  const Layout dense = run_of("mb26.04-llama70b-gb300-64-fp8").layout;
+  const Layout dense = measured_run("mb26.04-llama70b-gb300-64-fp8").layout;
   CHECK(dense.fsdp == FsdpSharding::optim_grads_params);
   CHECK(dense.cpu_offloading_num_layers == 20);
   CHECK(dense.precision == Precision::fp8_tensorwise);
-  CHECK(run_of("q35-fp8-blockwise").layout.precision == Precision::fp8_blockwise);
-  CHECK(run_of("mcore6311-ovl-rc-c32").layout.recompute_method == RecomputeMethod::uniform);
+  CHECK(measured_run("q35-fp8-blockwise").layout.precision == Precision::fp8_blockwise);
+  CHECK(measured_run("mcore6311-ovl-rc-c32").layout.recompute_method == RecomputeMethod::uniform);
 
   const Layout block = qwen_with("recompute_modules", "full(block,5)").run->layout;
   CHECK((block.recompute_method == RecomputeMethod::block && block.recompute_num_layers == 5));
