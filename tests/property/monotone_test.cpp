@@ -11,6 +11,9 @@ using namespace moecast::test;
 namespace {
 
 constexpr double kRounding = 1 + 1e-12;
+/// Clocks follow the tensor cores' share, prices average the nearly best tiles, and what hides takes
+/// SMs: work off the critical path that gets cheaper may cost this much on it.
+constexpr double kSlack = 1 + 1e-5;
 
 /// True for a rate or a share of a peak, false for a latency or a loss.
 bool higher_is_better(const std::string& path) {
@@ -71,7 +74,7 @@ TEST_CASE("a better machine is never slower, whichever parameter is better") {
       if (value == 0) continue;  // not limited by it
       value *= higher_is_better(parameter.path) ? 1.25 : 0.75;
       INFO(parameter.path << " = " << value << ", " << s.words);
-      CHECK(step_of(better, s.layout) <= before * kRounding);
+      CHECK(step_of(better, s.layout) <= before * kSlack);
     }
   }
 }
@@ -86,7 +89,7 @@ TEST_CASE("a faster network or NVLink is never slower") {
     better.cluster =
         must(Cluster::build(system, s.problem.world, s.problem.cluster.gpus_used_per_domain()));
     INFO(s.words);
-    CHECK(step_of(better, s.layout) <= step_of(s.problem, s.layout) * kRounding);
+    CHECK(step_of(better, s.layout) <= step_of(s.problem, s.layout) * kSlack);
   }
 }
 
@@ -180,7 +183,7 @@ TEST_CASE("a skewed router is never faster and never smaller") {
     skewed.imbalance = 1.3;
     const Outcome a = forecast(s).outcome, b = forecast(skewed, s.layout).outcome;
     INFO(s.words);
-    CHECK(b.step >= a.step / kRounding);
+    CHECK(b.step >= a.step / kSlack);
     CHECK(b.peak >= a.peak / kRounding);
   }
 }
