@@ -6,6 +6,7 @@
 /// device-to-host sync empties the queue. So behind a sync nearly all host time is exposed, and
 /// without syncs only what the GPU cannot hide. Nothing is approximated by one max over a layer.
 /// Ref: Megatron timeline section 9; EP overlap: combined_1f1b.py, model_chunk_schedule_plan.py.
+#include <algorithm>
 #include <array>
 #include <string>
 #include <vector>
@@ -42,6 +43,7 @@ struct IssueFlags {
   double offload_bytes =
       0;  ///< per layer and microbatch, device to host in forward and back in backward
   double sm_share = 0;  ///< SMs that dispatch kernels hold, of all
+  bool operator==(const IssueFlags&) const = default;
 };
 
 IssuedLayer issue(const Problem& p, const LayerOps& ops, const IssueFlags& flags);
@@ -81,6 +83,20 @@ struct StageTime {
 /// second of two rounds).
 StageTime stage_time(const Problem& p, const IssuedStage& stage, bool drained, bool shared_overlap,
                      std::vector<Placed>* record = nullptr);
+
+/// The clocks of the two queues, and what a list of operations does to them: every new clock is the
+/// later of two old ones, each plus a constant.
+struct QueueClocks {
+  double host = 0, gpu = 0;
+};
+struct QueueMap {
+  QueueClocks from_host, from_gpu;
+  [[nodiscard]] QueueClocks after(QueueClocks c) const {
+    return {std::max(c.host + from_host.host, c.gpu + from_gpu.host),
+            std::max(c.host + from_host.gpu, c.gpu + from_gpu.gpu)};
+  }
+};
+QueueMap queue_map(const Problem& p, const std::vector<IssuedOp>& ops, bool shared_overlap);
 
 /// EP overlap: forward of one stage beside the backward of another (both on this rank).
 Spent overlapped_time(const Problem& p, const IssuedStage& forward, const IssuedStage& backward,

@@ -107,22 +107,21 @@ class Tracer {
 
 }  // namespace
 
-void Evaluator::describe(const Layout& l, const ShardTables& s, const MeshTables& m, const Exact& e,
+void Evaluator::describe(const Layout& l, const MeshTables& m, const Exact& e, const Detail& d,
                          Estimate& out, bool trace) const {
-  (void)s;
   out.step_time = seconds(e.tail.step);
   out.critical_rank = critical_rank(e.walk);
-  Tracer tracer(p_, l, e.stages, e.flags, l.pp > 1 && l.vpp == 1, out.trace);
+  Tracer tracer(p_, l, d.stages, e.flags, l.pp > 1 && l.vpp == 1, out.trace);
   Spent spent;
   walk(e.shape, e.times, [&](int rank, const ScheduleOp& op, double start, double end) {
     if (trace) tracer.piece(rank, op, start, end);
     if (rank != out.critical_rank) return;
     const std::size_t f = static_cast<std::size_t>(rank * l.vpp + op.forward_chunk);
     const std::size_t b = static_cast<std::size_t>(rank * l.vpp + op.backward_chunk);
-    if (op.kind == ScheduleOp::Kind::forward) spent += e.stage_times[f].forward;
-    if (op.kind == ScheduleOp::Kind::backward) spent += e.stage_times[b].backward;
+    if (op.kind == ScheduleOp::Kind::forward) spent += d.stage_times[f].forward;
+    if (op.kind == ScheduleOp::Kind::backward) spent += d.stage_times[b].backward;
     if (op.kind == ScheduleOp::Kind::both)
-      spent += e.both[f * l.vpp + static_cast<std::size_t>(op.backward_chunk)];
+      spent += d.both[f * l.vpp + static_cast<std::size_t>(op.backward_chunk)];
   });
   const auto rank = static_cast<std::size_t>(out.critical_rank);
   out.time = breakdown(spent, e.walk.ranks[rank], e.tail.reduced[rank], e.tail);
@@ -132,8 +131,8 @@ void Evaluator::describe(const Layout& l, const ShardTables& s, const MeshTables
       const double end = e.walk.ranks[i].end;
       out.trace.push_back(
           {r, "dp", "gradient reduction", "", seconds(end), seconds(e.tail.reduced[i] - end)});
-      out.trace.push_back(
-          {r, "compute", "optimizer", "", seconds(e.tail.synced), seconds(e.costs[i].optimizer)});
+      out.trace.push_back({r, "compute", "optimizer", "", seconds(e.tail.synced),
+                           seconds(mesh_times_.costs[i].optimizer)});
       out.trace.push_back({r, "dp", "parameter gather", "",
                            seconds(e.tail.synced + e.tail.optimizer),
                            seconds(e.tail.gather_exposed)});

@@ -27,8 +27,10 @@ const ShardTables& Evaluator::shard(const Layout& l) {
 }
 
 void Evaluator::trim() {
-  constexpr std::size_t kKept = 256;  // a search passes by thousands
-  if (shards_.size() > kKept) shards_.clear();
+  constexpr std::size_t kKept = 256, kKeptSets = 2048;  // a search passes by thousands
+  if (shards_.size() <= kKept && issued_sets_ <= kKeptSets) return;
+  shards_.clear();
+  issued_sets_ = 0;
 }
 
 const MeshTables* Evaluator::mesh(const Layout& l) {
@@ -37,6 +39,7 @@ const MeshTables* Evaluator::mesh(const Layout& l) {
   plan_problems_ = tables.problems();
   if (!tables) return nullptr;
   mesh_ = std::make_unique<MeshTables>(tables.take());
+  mesh_times_ = {};
   return mesh_.get();
 }
 
@@ -99,7 +102,7 @@ Outcome Evaluator::evaluate(const Layout& l, Depth depth, Estimate* detail, bool
 
   const Exact e = exact(l, s, *m);
   out.step = e.tail.step;
-  if (detail != nullptr) describe(l, s, *m, e, *detail, trace);
+  if (detail != nullptr) describe(l, *m, e, this->detail(l, e, s, *m), *detail, trace);
   return out;
 }
 
@@ -119,18 +122,18 @@ double Evaluator::bound(const Layout& l, const ShardTables& s, const MeshTables&
   const std::uint16_t recompute = selective_modules(l);
   const bool full = l.recompute_granularity == RecomputeGranularity::full &&
                     l.recompute_method != RecomputeMethod::block;
-  WorkTimes times{};
+  Work seconds;
   for (std::size_t i = 0; i < s.classes.size(); ++i) {
     const ClassTable& c = s.classes[i];
-    times[i] = least(c.forward, l) + least(c.backward, l);
-    if (full) times[i] += least(c.forward, l);
-    if (recompute != 0) times[i] += least(c.under(recompute, l.offload_modules.bits).again, l);
+    double& layer = seconds[kStageEnds + i];
+    layer = least(c.forward, l) + least(c.backward, l);
+    if (full) layer += least(c.forward, l);
+    if (recompute != 0) layer += least(c.under(recompute, l.offload_modules.bits).again, l);
   }
-  const auto end = [&](StageEnd which) -> double& { return times[kMaxClasses + which]; };
-  end(kEmbedding) = least(s.embedding_forward, l) + least(s.embedding_backward, l);
-  end(kHead) = least(s.head_forward, l) + least(s.head_backward, l);
-  end(kMtpExtra) = least(s.mtp_forward, l) + least(s.mtp_backward, l);
-  return m.pipeline->busy_bound(m.microbatches, times) + m.least_tail;
+  seconds[kEmbedding] = least(s.embedding_forward, l) + least(s.embedding_backward, l);
+  seconds[kHead] = least(s.head_forward, l) + least(s.head_backward, l);
+  seconds[kMtpExtra] = least(s.mtp_forward, l) + least(s.mtp_backward, l);
+  return m.pipeline->busy_bound(m.microbatches, seconds) + m.least_tail;
 }
 
 }  // namespace moecast

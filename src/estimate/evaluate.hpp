@@ -5,6 +5,7 @@
 #include <unordered_map>
 
 #include "estimate/memory_peak.hpp"
+#include "estimate/schedule_program.hpp"
 #include "estimate/step_tail.hpp"
 #include "estimate/tables.hpp"
 #include "moecast/estimate.hpp"
@@ -49,10 +50,20 @@ class Evaluator {
 
  private:
   struct Exact;
-  Exact exact(const Layout& l, const ShardTables& shard, const MeshTables& mesh) const;
-  void price_pairs(const Layout& l, const ShardTables& shard, const MeshTables& mesh,
-                   Exact& e) const;
-  void describe(const Layout& l, const ShardTables& shard, const MeshTables& mesh, const Exact& e,
+  struct Detail;
+  /// What the exact step asks about a mesh, for any inner choice.
+  struct MeshTimes {
+    std::vector<TailCosts> costs;  ///< per pp rank
+    double p2p = 0;
+  };
+  IssuedSet& issued(const Layout& l, const IssueFlags& flags, const ShardTables& shard);
+  const MeshTimes& mesh_times(const Layout& l, const ShardTables& shard, const MeshTables& mesh);
+  ScheduleTimes schedule_times(const Layout& l, const IssueFlags& flags, const ShardTables& shard,
+                               const MeshTables& mesh);
+  Exact exact(const Layout& l, const ShardTables& shard, const MeshTables& mesh);
+  Detail detail(const Layout& l, const Exact& e, const ShardTables& shard,
+                const MeshTables& mesh) const;
+  void describe(const Layout& l, const MeshTables& mesh, const Exact& e, const Detail& d,
                 Estimate& out, bool trace) const;
 
   struct KeyHash {
@@ -61,7 +72,10 @@ class Evaluator {
   const Problem& p_;
   std::unordered_map<ShardKey, std::unique_ptr<ShardTables>, KeyHash> shards_;
   std::unique_ptr<MeshTables> mesh_;
+  MeshTimes mesh_times_;  ///< of mesh_; no costs: not asked yet
   MeshCache mesh_cache_;
+  ScheduleWalker walker_;
+  std::size_t issued_sets_ = 0;
   Diagnostics plan_problems_;
 };
 

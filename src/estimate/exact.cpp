@@ -2,8 +2,6 @@
 #include "estimate/exact.hpp"
 
 #include <algorithm>
-#include <map>
-#include <utility>
 
 #include "layout/rank_groups.hpp"
 
@@ -23,20 +21,21 @@ IssueFlags issue_flags(const Problem& p, const Layout& l) {
   return f;
 }
 
-/// Seconds of offload traffic that a stage cannot hide under its own work, each direction.
-double offload_exposed(const Problem& p, const Layout& l, const ShardTables& s,
-                       const StageCounts& stage, double window) {
+/// Seconds of a stage's offload traffic, each direction.
+double offload_seconds(const Problem& p, const Layout& l, const ShardTables& s,
+                       const StageCounts& stage) {
   if (l.offload_modules.empty() && l.cpu_offloading_num_layers == 0) return 0;
   const std::uint16_t recompute = selective_modules(l);
   double moved = 0;
-  const std::vector<int> order = stage.order();
-  for (std::size_t i = 0; i < order.size(); ++i) {
+  int at = 0;
+  for (const LayerRun& run : stage.runs) {
     const ClassUnder& u =
-        s.classes[static_cast<std::size_t>(order[i])].under(recompute, l.offload_modules.bits);
-    moved += static_cast<int>(i) < l.cpu_offloading_num_layers ? u.stored
-                                                               : u.offloadable * l.offload_fraction;
+        s.classes[static_cast<std::size_t>(run.cls)].under(recompute, l.offload_modules.bits);
+    const int whole = std::clamp(l.cpu_offloading_num_layers - at, 0, run.count);
+    moved += whole * u.stored + (run.count - whole) * u.offloadable * l.offload_fraction;
+    at += run.count;
   }
-  return std::max(0.0, p.prices().host_copy(moved).value - window);
+  return p.prices().host_copy(moved).value;
 }
 
 /// Megatron-FSDP gathers the weights of every unit before its forward and again before its
@@ -60,126 +59,167 @@ FsdpTraffic fsdp_traffic(const Problem& p, const Layout& l, const StageCounts& s
   return t;
 }
 
-Spent with_fsdp(Spent s, double traffic) {
-  const double exposed = std::max(0.0, traffic - s.duration);
-  s.duration += exposed;
-  s.dp_exposed += exposed;
-  return s;
+/// What moves beside a stage and what its own work does not hide of it.
+struct Transfers {
+  double offload = 0, fsdp = 0;
+  [[nodiscard]] double over(double duration) const { return std::max({duration, offload, fsdp}); }
+  [[nodiscard]] Spent over(Spent s) const {
+    const double offload_exposed = std::max(0.0, offload - s.duration);
+    s.duration += offload_exposed;
+    s.offload_exposed += offload_exposed;
+    const double exposed = std::max(0.0, fsdp - s.duration);
+    s.duration += exposed;
+    s.dp_exposed += exposed;
+    return s;
+  }
+};
+
+struct StageTransfers {
+  Transfers forward, backward, both;
+};
+StageTransfers stage_transfers(const Problem& p, const Layout& l, const ShardTables& s,
+                               const StageCounts& stage) {
+  const double offload = offload_seconds(p, l, s, stage);
+  const FsdpTraffic fsdp = fsdp_traffic(p, l, stage);
+  return {{offload, fsdp.gather},
+          {offload, fsdp.gather + fsdp.scatter},
+          {offload, 2 * fsdp.gather + fsdp.scatter}};
 }
 
-Spent with_offload(Spent s, double exposed) {
-  s.duration += exposed;
-  s.offload_exposed += exposed;
-  return s;
+/// Layers of a chunk, from its first, that full recomputation repeats; -1: all are treated alike.
+int block_layers(const Layout& l) {
+  return l.recompute_granularity == RecomputeGranularity::full &&
+                 l.recompute_method == RecomputeMethod::block
+             ? l.recompute_num_layers
+             : -1;
+}
+bool fully_recomputed(const Layout& l) {
+  return l.recompute_granularity == RecomputeGranularity::full;
+}
+
+/// A device sync separates every forward and backward.
+bool drained(const Layout& l, const IssueFlags& flags) {
+  return l.pp > 1 && l.vpp == 1 && !flags.full_graph;
+}
+
+/// Calls f(rank) for the first rank of every kind, and copies its `per_rank` values to the others.
+template <typename T, typename F>
+void for_kinds(const Pipeline& pipeline, std::size_t per_rank, std::vector<T>& values, F f) {
+  for (std::size_t r = 0; r < pipeline.kind.size(); ++r) {
+    const auto twin = static_cast<std::size_t>(pipeline.kind[r]);
+    if (twin == r) {
+      f(r);
+      continue;
+    }
+    for (std::size_t i = 0; i < per_rank; ++i) values.push_back(values[twin * per_rank + i]);
+  }
 }
 
 }  // namespace
 
-/// Forward of every chunk beside backward of every chunk of the same rank; pairs of equal contents
-/// are priced once.
-void Evaluator::price_pairs(const Layout& l, const ShardTables& s, const MeshTables& m,
-                            Exact& e) const {
-  std::map<std::pair<int, int>, Spent> priced;
-  for (int r = 0; r < l.pp; ++r) {
-    for (int f = 0; f < l.vpp; ++f) {
-      for (int b = 0; b < l.vpp; ++b) {
-        const std::size_t fi = static_cast<std::size_t>(r * l.vpp + f),
-                          bi = static_cast<std::size_t>(r * l.vpp + b);
-        const auto [at, fresh] =
-            priced.try_emplace({m.pipeline->content[fi], m.pipeline->content[bi]});
-        if (fresh) {
-          const Spent pair = overlapped_time(p_, e.stages[fi], e.stages[bi], e.flags);
-          const FsdpTraffic fsdp = fsdp_traffic(p_, l, m.stages()[fi]);
-          at->second = with_fsdp(
-              with_offload(pair, offload_exposed(p_, l, s, m.stages()[fi], pair.duration)),
-              2 * fsdp.gather + fsdp.scatter);
-        }
-        e.both.push_back(at->second);
-        e.times.both.push_back(at->second.duration);
-      }
-    }
+IssuedSet& Evaluator::issued(const Layout& l, const IssueFlags& flags, const ShardTables& s) {
+  auto& slot = s.issued[issue_key(flags, fully_recomputed(l), block_layers(l))];
+  if (!slot) {
+    slot = std::make_unique<IssuedSet>(p_, s, flags, fully_recomputed(l), block_layers(l));
+    slot->forget_operations();
+    ++issued_sets_;
   }
+  return *slot;
 }
 
-Evaluator::Exact Evaluator::exact(const Layout& l, const ShardTables& s,
-                                  const MeshTables& m) const {
-  Exact e;
-  e.layers.reserve(2 * s.classes.size() + 3);  // stages point into it
-  e.flags = issue_flags(p_, l);
-  const bool full = l.recompute_granularity == RecomputeGranularity::full;
-  const bool block = full && l.recompute_method == RecomputeMethod::block;
-  const std::size_t classes = s.classes.size();
-  for (int variant = 0; variant < 2;
-       ++variant) {  // [classes] recomputed or as the layout says, [classes + c] plain
-    IssueFlags flags = e.flags;
-    flags.recompute_all = full && variant == 0;
-    for (const ClassTable& c : s.classes) e.layers.push_back(issue(p_, c.ops, flags));
-  }
-  IssueFlags ends = e.flags;
-  ends.recompute = 0;
-  for (const LayerOps* end : {&s.embedding, &s.head, &s.mtp_extra})
-    e.layers.push_back(issue(p_, *end, ends));
-  const IssuedLayer *embedding = &e.layers[2 * classes], *head = embedding + 1,
-                    *mtp_extra = embedding + 2;
-
-  for (const StageCounts& stage : m.stages()) {
-    IssuedStage list;
-    if (stage.embedding) list.push_back(embedding);
-    const std::vector<int> order = stage.order();
-    const std::size_t decoder =
-        order.size() - static_cast<std::size_t>(stage.mtp_depths) * p_.mtp_classes.size();
-    for (std::size_t i = 0; i < order.size(); ++i) {
-      const bool first_of_depth =
-          i >= decoder && (i - decoder) % std::max<std::size_t>(1, p_.mtp_classes.size()) == 0;
-      if (first_of_depth) list.push_back(mtp_extra);
-      const bool plain = block && static_cast<int>(i) >= l.recompute_num_layers;
-      list.push_back(&e.layers[static_cast<std::size_t>(order[i]) + (plain ? classes : 0)]);
-    }
-    for (int d = 0; d < stage.mtp_depths + (stage.loss ? 1 : 0); ++d) list.push_back(head);
-    e.stages.push_back(std::move(list));
-  }
-  e.shape = schedule_shape(l, m.microbatches);
-  const bool drained = l.pp > 1 && l.vpp == 1;
-  std::map<int, StageTime> priced;
-  for (std::size_t i = 0; i < m.stages().size(); ++i) {
-    const auto [at, fresh] = priced.try_emplace(m.pipeline->content[i]);
-    if (fresh) {
-      StageTime& t = at->second;
-      t = stage_time(p_, e.stages[i], drained && !e.flags.full_graph, e.flags.shared_overlap);
-      t.forward =
-          with_offload(t.forward, offload_exposed(p_, l, s, m.stages()[i], t.forward.duration));
-      t.backward =
-          with_offload(t.backward, offload_exposed(p_, l, s, m.stages()[i], t.backward.duration));
-      const FsdpTraffic fsdp = fsdp_traffic(p_, l, m.stages()[i]);
-      t.forward = with_fsdp(t.forward, fsdp.gather);
-      t.backward = with_fsdp(t.backward, fsdp.gather + fsdp.scatter);
-    }
-    e.stage_times.push_back(at->second);
-    e.times.forward.push_back(at->second.forward.duration);
-    e.times.backward.push_back(at->second.backward.duration);
-  }
-  if (e.flags.overlap) price_pairs(l, s, m, e);
+const Evaluator::MeshTimes& Evaluator::mesh_times(const Layout& l, const ShardTables& s,
+                                                  const MeshTables& m) {
+  if (!mesh_times_.costs.empty()) return mesh_times_;
+  for_kinds(*m.pipeline, 1, mesh_times_.costs, [&](std::size_t r) {
+    TailCosts costs = tail_costs(p_, l, m.params[r]);
+    if (l.fsdp != FsdpSharding::none)  // paid with every microbatch already
+      costs.reduce = costs.reduce_bucket = costs.gather = costs.gather_bucket = 0;
+    mesh_times_.costs.push_back(costs);
+  });
   if (l.pp > 1) {
     const GroupShape pp = group_shape(GroupName::pp, l, p_.world);
-    GroupSpan neighbours = p_.cluster.span(pp.stride, 2);
     const double bytes = 2 * s.dims.n * s.dims.h;
-    e.times.p2p = p_.prices().collective(Collective::send_recv, bytes, neighbours).value *
-                  p_.ablation.communication;
-    e.times.p2p_blocks = l.vpp == 1;
+    mesh_times_.p2p =
+        p_.prices().collective(Collective::send_recv, bytes, p_.cluster.span(pp.stride, 2)).value *
+        p_.ablation.communication;
   }
-  e.walk = walk(e.shape, e.times);
+  return mesh_times_;
+}
+
+/// Stages of equal contents are priced once, also over pipelines.
+ScheduleTimes Evaluator::schedule_times(const Layout& l, const IssueFlags& flags,
+                                        const ShardTables& s, const MeshTables& m) {
+  IssuedSet& set = issued(l, flags, s);
+  const Pipeline& pipeline = *m.pipeline;
+  const auto vpp = static_cast<std::size_t>(l.vpp);
+  const bool alone = drained(l, flags);
+  ScheduleTimes t;
+  const auto stage = [&](std::size_t i) -> const StageSeconds& {
+    return set.seconds(pipeline.content[i], m.stages()[i], alone);
+  };
+  const bool moves =
+      !l.offload_modules.empty() || l.cpu_offloading_num_layers > 0 || l.fsdp != FsdpSharding::none;
+  const auto transfers = [&](std::size_t i) {
+    return moves ? stage_transfers(p_, l, s, m.stages()[i]) : StageTransfers{};
+  };
+  for_kinds(pipeline, vpp, t.forward, [&](std::size_t r) {
+    for (std::size_t c = 0; c < vpp; ++c)
+      t.forward.push_back(transfers(r * vpp + c).forward.over(stage(r * vpp + c).forward));
+  });
+  for_kinds(pipeline, vpp, t.backward, [&](std::size_t r) {
+    for (std::size_t c = 0; c < vpp; ++c)
+      t.backward.push_back(transfers(r * vpp + c).backward.over(stage(r * vpp + c).backward));
+  });
+  if (flags.overlap) {
+    for_kinds(pipeline, vpp * vpp, t.both, [&](std::size_t r) {
+      for (std::size_t f = r * vpp; f < (r + 1) * vpp; ++f) {
+        for (std::size_t b = r * vpp; b < (r + 1) * vpp; ++b)
+          t.both.push_back(transfers(f).both.over(set.pair_seconds(
+              pipeline.content[f], m.stages()[f], pipeline.content[b], m.stages()[b])));
+      }
+    });
+  }
+  t.p2p = mesh_times(l, s, m).p2p;
+  t.p2p_blocks = l.pp > 1 && l.vpp == 1;
+  return t;
+}
+
+Evaluator::Exact Evaluator::exact(const Layout& l, const ShardTables& s, const MeshTables& m) {
+  Exact e;
+  e.flags = issue_flags(p_, l);
+  e.shape = schedule_shape(l, m.microbatches);
+  e.times = on_grid(e.shape, schedule_times(l, e.flags, s, m));
+  e.walk = walker_.walk(e.shape, e.times);
   std::vector<double> forward0, backward0;
   for (int r = 0; r < l.pp; ++r) {
-    TailCosts costs = tail_costs(p_, l, m.params[static_cast<std::size_t>(r)]);
-    if (l.fsdp != FsdpSharding::none) {  // paid with every microbatch already
-      costs.reduce = costs.reduce_bucket = costs.gather = costs.gather_bucket = 0;
-    }
-    e.costs.push_back(costs);
     forward0.push_back(e.times.forward[static_cast<std::size_t>(r * l.vpp)]);
     backward0.push_back(e.times.backward[static_cast<std::size_t>(r * l.vpp)]);
   }
-  e.tail = step_tail(p_, l, e.costs, e.walk, forward0, backward0);
+  e.tail = step_tail(p_, l, mesh_times(l, s, m).costs, e.walk, forward0, backward0);
   return e;
+}
+
+Evaluator::Detail Evaluator::detail(const Layout& l, const Exact& e, const ShardTables& s,
+                                    const MeshTables& m) const {
+  Detail d{IssuedSet(p_, s, e.flags, fully_recomputed(l), block_layers(l)), {}, {}, {}};
+  for (const StageCounts& stage : m.stages()) d.stages.push_back(d.issued.stage(stage));
+  const auto vpp = static_cast<std::size_t>(l.vpp);
+  for_kinds(*m.pipeline, vpp, d.stage_times, [&](std::size_t r) {
+    for (std::size_t i = r * vpp; i < (r + 1) * vpp; ++i) {
+      StageTime t = stage_time(p_, d.stages[i], drained(l, e.flags), e.flags.shared_overlap);
+      const StageTransfers moved = stage_transfers(p_, l, s, m.stages()[i]);
+      d.stage_times.push_back({moved.forward.over(t.forward), moved.backward.over(t.backward)});
+    }
+  });
+  if (!e.flags.overlap) return d;
+  for_kinds(*m.pipeline, vpp * vpp, d.both, [&](std::size_t r) {
+    for (std::size_t f = r * vpp; f < (r + 1) * vpp; ++f) {
+      const StageTransfers moved = stage_transfers(p_, l, s, m.stages()[f]);
+      for (std::size_t b = r * vpp; b < (r + 1) * vpp; ++b)
+        d.both.push_back(moved.both.over(overlapped_time(p_, d.stages[f], d.stages[b], e.flags)));
+    }
+  });
+  return d;
 }
 
 }  // namespace moecast

@@ -5,17 +5,19 @@
 namespace moecast {
 
 struct Evaluator::Exact {
-  std::vector<IssuedLayer> layers;  ///< [class] as the layout says, [classes + class] not
-                                    ///< recomputed, then the three ends
-  std::vector<IssuedStage> stages;  ///< [rank * vpp + chunk]
   IssueFlags flags;
+  ScheduleShape shape;
+  ScheduleTimes times;  ///< on the grid
+  Walk walk;
+  StepTail tail;
+};
+
+/// Where the seconds of a layout's stages go.
+struct Evaluator::Detail {
+  IssuedSet issued;
+  std::vector<IssuedStage> stages;     ///< [rank * vpp + chunk]
   std::vector<StageTime> stage_times;  ///< [rank * vpp + chunk]
   std::vector<Spent> both;             ///< as ScheduleTimes::both
-  ScheduleShape shape;
-  ScheduleTimes times;
-  Walk walk;
-  std::vector<TailCosts> costs;
-  StepTail tail;
 };
 
 }  // namespace moecast

@@ -38,14 +38,11 @@ LayoutMemory::LayoutMemory(const Problem& p, const Layout& l, const ShardTables&
   for (std::size_t i = 0; i < shard.classes.size(); ++i) {
     const ClassTable& c = shard.classes[i];
     const ClassUnder& u = c.under(recompute_, l.offload_modules.bits);
-    LayerBytes& b = selective_[i];
-    b.offloaded = u.offloadable * l.offload_fraction;
-    b.stored = u.stored - b.offloaded;
-    b.rebuild = u.rebuild;
+    const double offloaded = u.offloadable * l.offload_fraction;
+    selective_[i] = {u.stored - offloaded, offloaded, u.rebuild};
     if (!full_) continue;
     LayerBytes& f = whole_[i];
-    f.stored = c.memory.input;
-    f.rebuild = c.memory.stored(0) - c.memory.attributes;
+    f = {c.memory.input, 0, c.memory.stored(0) - c.memory.attributes};
     if (l.recompute_method == RecomputeMethod::uniform && l.recompute_num_layers > 1) {
       f.stored /= l.recompute_num_layers;
       f.rebuild *= l.recompute_num_layers;
@@ -90,10 +87,13 @@ double LayoutMemory::chunk_offloaded(const StageCounts& stage) const {
 /// the held probabilities keep alive until the block runs again (bench/memory_probe).
 double LayoutMemory::between_steps(int rank) const {
   const auto i = static_cast<std::size_t>(rank);
-  double sum = 0, left = 0;
-  for (std::size_t c = 0; c < shard_.classes.size(); ++c)
-    sum += mesh_.pipeline->layers[i][c] * shard_.classes[c].memory.attributes;
-  if (!leaves_graph(recomputed_ > 0)) return sum;
+  const bool leaves = leaves_graph(recomputed_ > 0);
+  double sum = 0;
+  for (std::size_t c = 0; c < shard_.classes.size(); ++c) {
+    const LayerMemory& m = shard_.classes[c].memory;
+    sum += mesh_.pipeline->layers[i][c] * (m.attributes + (leaves && !layered_ ? m.leftover : 0));
+  }
+  if (!leaves || !layered_) return sum;
   for (int c = 0; c < l_.vpp; ++c) {
     const StageCounts& stage =
         mesh_.stages()[i * static_cast<std::size_t>(l_.vpp) + static_cast<std::size_t>(c)];
@@ -101,9 +101,9 @@ double LayoutMemory::between_steps(int rank) const {
     const double share =
         full_ && stage.total > recomputed_ ? recomputed_ / static_cast<double>(stage.total) : 1;
     for (std::size_t k = 0; k < stage.layers.size(); ++k)
-      left += share * stage.layers[k] * shard_.classes[k].memory.leftover;
+      sum += share * stage.layers[k] * shard_.classes[k].memory.leftover;
   }
-  return sum + left;
+  return sum;
 }
 bool LayoutMemory::leaves_graph(bool recomputed_whole) const {
   return full_ ? recomputed_whole : (recompute_ & mask(RecomputeModule::moe)) != 0;
@@ -209,10 +209,10 @@ void LayoutMemory::stored_by_chunk(int rank, RankActivations& a) const {
   }
 }
 
-RankActivations LayoutMemory::activations(int rank) const {
+void LayoutMemory::activations(int rank, RankActivations& a) const {
   const auto i = static_cast<std::size_t>(rank);
   const RankState& state = mesh_.states[i];
-  RankActivations a;
+  a = {};
   a.peak.weights = state.weights;
   a.peak.gradients = state.gradients;
   a.peak.optimizer = state.optimizer;
@@ -225,11 +225,9 @@ RankActivations LayoutMemory::activations(int rank) const {
   moments(mesh_.stages()[(i + 1) * static_cast<std::size_t>(l_.vpp) - 1], state, a);
   // static outputs that eager execution would not keep: alltoall's permuted rows wait in their
   // buffer for the exchange (memory.md section 7)
-  if (l_.dispatcher == Dispatcher::alltoall) {
+  if (l_.dispatcher == Dispatcher::alltoall)
     a.graph_buffers = in_flight().moe_layers[i] * 2.0 * shard_.dims.expert_width * shard_.dims.n *
                       p_.model.moe.moe_router_topk;
-  }
-  return a;
 }
 
 double LayoutMemory::pinned_by_graphs(int rank, std::uint8_t modules) const {
@@ -266,7 +264,8 @@ RankPeak LayoutMemory::with_graphs(int rank, const RankActivations& a, GraphUse 
 }
 
 RankPeak LayoutMemory::rank_peak(int rank, MemoryItem* detail) const {
-  const RankActivations a = activations(rank);
+  RankActivations a;
+  activations(rank, a);
   const RankPeak peak = with_graphs(rank, a, graph_use(l_));
   if (detail != nullptr) add_detail(*detail, rank, peak, a);
   return peak;

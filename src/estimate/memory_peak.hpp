@@ -27,9 +27,9 @@ struct RankPeak {
 
 /// What a layout keeps of one layer, and what it needs for a moment.
 struct LayerBytes {
-  double stored = 0;     ///< on the GPU, for every microbatch in flight
-  double offloaded = 0;  ///< moved to the host
-  double rebuild = 0;    ///< transient of recomputation in this layer's backward
+  double stored;     ///< on the GPU, for every microbatch in flight
+  double offloaded;  ///< moved to the host
+  double rebuild;    ///< transient of recomputation in this layer's backward
 };
 
 /// What a layout's CUDA graphs do to memory.
@@ -71,7 +71,7 @@ inline double allocated(const RankActivations& a, GraphUse g, double pinned) {
 class LayoutMemory {
  public:
   LayoutMemory(const Problem& p, const Layout& l, const ShardTables& shard, const MeshTables& mesh);
-  [[nodiscard]] RankActivations activations(int rank) const;
+  void activations(int rank, RankActivations& a) const;
   /// Adds to the peak what graphs hold.
   [[nodiscard]] RankPeak with_graphs(int rank, const RankActivations& a, GraphUse graphs) const;
   /// Activations in graph pools, which keep what they captured; full recomputation keeps less.

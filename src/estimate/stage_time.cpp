@@ -1,5 +1,6 @@
 // One stream behind one host queue.
 #include <algorithm>
+#include <limits>
 
 #include "estimate/chunk_time.hpp"
 
@@ -74,6 +75,14 @@ struct Runner {
   double beside_ = 0;  ///< seconds of shared experts that hide beside one exchange
 };
 
+Runner make_runner(const Problem& p, bool shared_overlap) {
+  Runner r;
+  r.shared_overlap = shared_overlap;
+  r.queue.sync_cost = p.profile.calibration.sync_us * 1e-6 * p.ablation.host;
+  r.queue.kernel_floor = p.profile.calibration.kernel_floor_us * 1e-6;
+  return r;
+}
+
 Spent finish(Runner& r, double began) {
   Spent s = r.spent;
   s.duration = r.queue.gpu - began;
@@ -83,12 +92,21 @@ Spent finish(Runner& r, double began) {
 
 }  // namespace
 
+QueueMap queue_map(const Problem& p, const std::vector<IssuedOp>& ops, bool shared_overlap) {
+  constexpr double kNever = -std::numeric_limits<double>::infinity();
+  const auto clocks = [&](double host, double gpu) {
+    Runner r = make_runner(p, shared_overlap);
+    r.queue.host = host;
+    r.queue.gpu = gpu;
+    r.run(ops);
+    return QueueClocks{r.queue.host, r.queue.gpu};
+  };
+  return {clocks(0, kNever), clocks(kNever, 0)};
+}
+
 StageTime stage_time(const Problem& p, const IssuedStage& stage, bool drained, bool shared_overlap,
                      std::vector<Placed>* record) {
-  Runner r;
-  r.shared_overlap = shared_overlap;
-  r.queue.sync_cost = p.profile.calibration.sync_us * 1e-6 * p.ablation.host;
-  r.queue.kernel_floor = p.profile.calibration.kernel_floor_us * 1e-6;
+  Runner r = make_runner(p, shared_overlap);
   StageTime result;
   const int rounds = drained ? 1 : 2;
   for (int round = 0; round < rounds; ++round) {

@@ -13,13 +13,14 @@ OpSums sum_ops(const std::vector<Op>& ops, std::uint16_t only_recomputed_by) {
   OpSums s;
   for (const Op& op : ops) {
     if (only_recomputed_by != 0 && (op.recompute & only_recomputed_by) == 0) continue;
-    if (op.cls == OpClass::ep_comm) {
+    const bool aside = op.part == Part::dispatch || op.part == Part::combine;
+    if (op.cls == OpClass::ep_comm || (aside && is_communication(op.cls))) {
       s.ep += op.gpu.value;
+    } else if (op.shared) {  // with its own collectives
+      s.shared += op.gpu.value;
     } else if (is_communication(op.cls)) {
       s.other += op.gpu.value;
-    } else if (op.shared) {
-      s.shared += op.gpu.value;
-    } else if (op.part == Part::combine) {
+    } else if (aside) {
       s.side += op.gpu.value;
     } else {
       s.compute += op.gpu.value;
@@ -74,23 +75,6 @@ ShardTables make_shard_tables(const Problem& p, const ShardKey& k) {
   t.dispatcher_bytes = dispatcher_terms(p, k, t.dims).total();
   return t;
 }
-
-namespace {
-
-/// Numbers stages so that equal contents share a number.
-std::vector<int> number_contents(const std::vector<StageCounts>& stages) {
-  std::vector<int> content;
-  std::vector<const StageCounts*> kinds;
-  for (const StageCounts& s : stages) {
-    const auto same =
-        std::find_if(kinds.begin(), kinds.end(), [&](const StageCounts* k) { return *k == s; });
-    content.push_back(static_cast<int>(same - kinds.begin()));
-    if (same == kinds.end()) kinds.push_back(&s);
-  }
-  return content;
-}
-
-}  // namespace
 
 ScheduleShape schedule_shape(const Layout& l, int microbatches) {
   return {l.pp, l.vpp, microbatches, std::min(l.group_size(), microbatches),
@@ -168,17 +152,17 @@ std::vector<int> number_ranks(const Pipeline& t) {
   return kind;
 }
 
-void add_work(WorkCounts& work, const StageCounts& s) {
-  for (std::size_t c = 0; c < s.layers.size(); ++c) work[c] += s.layers[c];
-  work[kMaxClasses + kEmbedding] += s.embedding ? 1 : 0;
-  work[kMaxClasses + kHead] += s.mtp_depths + (s.loss ? 1 : 0);
-  work[kMaxClasses + kMtpExtra] += s.mtp_depths;
+void add_work(Work& work, const StageCounts& s) {
+  for (std::size_t c = 0; c < s.layers.size(); ++c) work[kStageEnds + c] += s.layers[c];
+  work[kEmbedding] += s.embedding ? 1 : 0;
+  work[kHead] += s.mtp_depths + (s.loss ? 1 : 0);
+  work[kMtpExtra] += s.mtp_depths;
 }
 
 std::vector<Pipeline::Busy> busiest_ranks(const Pipeline& t) {
   const int pp = t.plan.pp, vpp = t.plan.vpp;
   std::vector<Pipeline::Busy> all;
-  WorkCounts before{};
+  Work before{};
   for (int r = 0; r < pp; ++r) {
     Pipeline::Busy busy;
     busy.before = before;
@@ -240,13 +224,16 @@ InFlight in_flight_of(const Problem& p, const Pipeline& t, const Alive& alive) {
   return all;
 }
 
-Pipeline make_pipeline(const Problem& p, PipelinePlan plan, const ScheduleShape& s) {
+Pipeline make_pipeline(const Problem& p, PipelinePlan plan, const ScheduleShape& s,
+                       MeshCache& cache) {
   Pipeline t(s.vpp);
   t.plan = std::move(plan);
   for (int r = 0; r < s.pp; ++r) {
     for (int c = 0; c < s.vpp; ++c) t.stages.push_back(count_stage(p, t.plan.at(r, c)));
   }
-  t.content = number_contents(t.stages);
+  for (const StageCounts& stage : t.stages)
+    t.content.push_back(
+        cache.contents.try_emplace(stage, static_cast<int>(cache.contents.size())).first->second);
   t.kind = number_ranks(t);
   t.alive = alive_of(s, false);
   t.alive_overlap = alive_of(s, true);
@@ -278,7 +265,7 @@ Result<std::shared_ptr<const Pipeline>> pipeline_of(const Problem& p, const Layo
                                     plan.value().vpp, plan.value().pp, s.vpp, s.pp),
                         "change both together"};
     }
-    slot = std::make_shared<const Pipeline>(make_pipeline(p, plan.take(), s));
+    slot = std::make_shared<const Pipeline>(make_pipeline(p, plan.take(), s, cache));
   }
   return slot;
 }
@@ -305,19 +292,13 @@ bool Alive::below(int rank, int other) const {
   return true;
 }
 
-std::vector<int> StageCounts::order() const {
-  std::vector<int> classes;
-  for (const LayerRun& run : runs)
-    classes.insert(classes.end(), static_cast<std::size_t>(run.count), run.cls);
-  return classes;
-}
-
-double Pipeline::busy_bound(int microbatches, const WorkTimes& times) const {
+double Pipeline::busy_bound(int microbatches, const Work& seconds) const {
+  const std::size_t kinds = kStageEnds + stages.front().layers.size();
   double bound = 0;
   for (const Busy& b : busiest) {
     double sum = 0;
-    for (std::size_t k = 0; k < times.size(); ++k)
-      sum += (static_cast<double>(microbatches) * b.work[k] + b.before[k]) * times[k];
+    for (std::size_t k = 0; k < kinds; ++k)
+      sum += (microbatches * b.work[k] + b.before[k]) * seconds[k];
     bound = std::max(bound, sum);
   }
   return bound;

@@ -16,6 +16,7 @@
 #include "estimate/rank_params.hpp"
 #include "estimate/rank_state.hpp"
 #include "estimate/schedule.hpp"
+#include "estimate/stage_seconds.hpp"
 #include "moecast/layout.hpp"
 
 namespace moecast {
@@ -27,9 +28,9 @@ inline constexpr std::size_t kRecomputeModules = static_cast<std::size_t>(Recomp
 struct OpSums {
   double compute = 0;  ///< compute stream, without `side` and `shared`
   double side =
-      0;  ///< compute that EP overlap puts on the communication stream (unpermute, residual)
-  double shared = 0;  ///< shared experts
-  double ep = 0;      ///< dispatch and combine
+      0;  ///< compute that EP overlap puts on the communication stream (permute, residual)
+  double shared = 0;  ///< shared experts, with their collectives
+  double ep = 0;      ///< dispatch and combine, and other collectives of theirs
   double other = 0;   ///< TP and CP collectives
 };
 OpSums sum_ops(const std::vector<Op>& ops, std::uint16_t only_recomputed_by = 0);
@@ -65,13 +66,15 @@ struct ShardTables {
       mtp_backward;
   HeadMemory head_memory;
   double dispatcher_bytes = 0;  ///< persistent buffers of the dispatcher
+  mutable std::unordered_map<std::uint64_t, std::unique_ptr<IssuedSet>>
+      issued;  ///< filled as asked; one evaluator per thread
 };
 ShardTables make_shard_tables(const Problem& p, const ShardKey& k);
 
 /// Equal layers in a row.
 struct LayerRun {
   int cls = 0, count = 0;
-  bool operator==(const LayerRun&) const = default;
+  auto operator<=>(const LayerRun&) const = default;
 };
 
 /// What one stage holds, by class.
@@ -81,8 +84,7 @@ struct StageCounts {
   int total = 0;               ///< layers of all classes
   int mtp_depths = 0;
   bool embedding = false, loss = false;
-  [[nodiscard]] std::vector<int> order() const;  ///< class of each layer in forward order
-  bool operator==(const StageCounts&) const = default;
+  auto operator<=>(const StageCounts&) const = default;
 };
 
 /// Microbatches alive: per rank the maximal vectors (a count per chunk) that its order passes.
@@ -118,16 +120,16 @@ struct InFlight {
   std::vector<double> moe_layers;      ///< per rank: of all MoE classes together, largest
 };
 
-/// Kinds of work that stages are made of: the layer classes, then the three ends of the model.
+/// Kinds of work that stages are made of: the three ends of the model, then the layer classes.
 enum StageEnd : std::uint8_t { kEmbedding, kHead, kMtpExtra, kStageEnds };
-using WorkCounts = std::array<int, kMaxClasses + kStageEnds>;
-using WorkTimes = std::array<double, kMaxClasses + kStageEnds>;
+using Work = std::array<double, kStageEnds + kMaxClasses>;  ///< counts or seconds, by kind
 
 /// What follows from the pipeline's shape alone: who holds what, and what is in flight.
 struct Pipeline {
   PipelinePlan plan;
   std::vector<StageCounts> stages;  ///< [rank * vpp + chunk]
-  std::vector<int> content;         ///< per stage: number of its contents; equal stages share one
+  std::vector<int> content;         ///< per stage: number of its contents; equal stages share one,
+                                    ///< in all pipelines of a MeshCache
   std::vector<int> kind;  ///< per rank: ranks with equal chunks share one; rank 0 has its own
   Alive alive, alive_overlap;
   /// Ranks of which one is the fullest, whatever the layout: a later rank with the same layers and
@@ -138,12 +140,12 @@ struct Pipeline {
   /// Ranks of which one is the busiest: the last of each kind, with its work per microbatch, and
   /// the work of the first chunks of the ranks before it.
   struct Busy {
-    WorkCounts work{}, before{};
+    Work work{}, before{};
   };
   std::vector<Busy> busiest;
   /// No schedule of `microbatches` is faster: the busy time of a rank between the first forward
   /// that reaches it and the last backward that leaves it.
-  [[nodiscard]] double busy_bound(int microbatches, const WorkTimes& times) const;
+  [[nodiscard]] double busy_bound(int microbatches, const Work& seconds) const;
   explicit Pipeline(int vpp) : alive(vpp), alive_overlap(vpp) {}
 };
 
@@ -166,6 +168,7 @@ struct MeshCache {
   std::map<std::tuple<int, int, PipelineSplit, int, int>, std::shared_ptr<const Pipeline>>
       pipelines;  ///< by pp, vpp, split, microbatches, group
   std::map<std::tuple<int, int, int>, ParamTables> params;  ///< by tp, ep, etp
+  std::map<StageCounts, int> contents;                      ///< numbers of what stages hold
 };
 Result<MeshTables> make_mesh_tables(const Problem& p, const Layout& l, MeshCache& cache);
 inline Result<MeshTables> make_mesh_tables(const Problem& p, const Layout& l) {
