@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -42,13 +43,17 @@ struct SearchRequest {
   enum class Objective : std::uint8_t {
     step_time,
     memory,
-    tokens_per_dollar
+    tokens_per_dollar,
+    robustness  ///< step time with the routing of worst_imbalance: the worst of 1 to that
   } objective = Objective::step_time;
+  double worst_imbalance = 1.3;  ///< rows of the fullest EP rank over the mean; it must fit as well
+  int max_ep_domains = 0;        ///< NVLink domains that an expert group may span; 0 = any
   bool exhaustive = false;
   double min_headroom_gib = 0.0;
   int threads = 0;  ///< 0 = all cores; the answer does not depend on it
   std::function<void(double fraction)>
-      progress;  ///< called from one thread at a time; may be empty
+      progress;                ///< called from one thread at a time; may be empty
+  std::optional<Run> explain;  ///< say where this layout stands; model and cluster as in base
   SearchPart part;
   const std::atomic<bool>* stop = nullptr;  ///< when it turns true, the best so far is the answer
   [[nodiscard]] bool stopped() const { return stop != nullptr && stop->load(); }
@@ -74,10 +79,26 @@ struct RankedLayout {
   Bytes peak, peak_reserved;
   Wall wall = Wall::compute;
   std::string why;
+  Seconds worst_step_time;  ///< with worst_imbalance; 0 unless the objective is robustness
   RankKey key;
 };
 
+/// Where a layout stands that somebody asked about.
+struct Explanation {
+  Run run;
+  std::string verdict;  ///< "ranked", "slower", "more than needed", "memory", "not in the space",
+                        ///< "rule", "no plan"
+  std::string message;
+  std::vector<std::string> rules;  ///< that refuse it
+  Bytes over;                      ///< reserved over what it may reserve; negative: left
+  int rank = 0;                    ///< in the list; 0: not there
+  Seconds step_time;
+  double slower_pct = 0;                              ///< than the first
+  std::vector<std::pair<std::string, double>> where;  ///< seconds more than the first, by part
+};
+
 struct SearchResult {
+  std::optional<Explanation> explained;
   std::uint64_t candidates = 0, legal = 0, evaluated = 0, fit = 0, simulated = 0, pruned = 0;
   double elapsed_s = 0;
   bool complete = true;  ///< false: stopped; then the counters say what was done

@@ -127,6 +127,10 @@ Command add_search(CLI::App& root) {
   app->add_option("--vary", words.vary, "Add or replace an axis; repeatable")
       ->type_name("KEY=V1,V2")
       ->allow_extra_args(false);
+  app->add_option("--explain", words.explain,
+                  "Say why this layout is not in the list: a run file, or tp=1,pp=4,... over the "
+                  "searched run")
+      ->type_name("LAYOUT");
   app->add_option("--shard", words.shard, "Search part i of n; -o FILE.json keeps it for --merge")
       ->type_name("I/N");
   app->add_option("--merge", args->merge, "Join the files of all parts into the whole answer")

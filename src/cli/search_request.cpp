@@ -63,7 +63,8 @@ void set_objective(const SearchWords& words, SearchRequest& request, Diagnostics
   static const std::map<std::string, Objective> kObjectives{
       {"step_time", Objective::step_time},
       {"memory", Objective::memory},
-      {"tokens_per_dollar", Objective::tokens_per_dollar}};
+      {"tokens_per_dollar", Objective::tokens_per_dollar},
+      {"robustness", Objective::robustness}};
   const auto found = kObjectives.find(words.objective);
   if (found != kObjectives.end()) {
     request.objective = found->second;
@@ -86,6 +87,32 @@ void set_part(const std::string& text, SearchRequest& request, Diagnostics& prob
   else
     problems.push_back(problem("--shard", text, "is no part of a search",
                                "write i/n with i from 1 to n, such as 3/16"));
+}
+
+/// A layout of the same model on the same cluster.
+void set_explain(const std::string& text, SearchRequest& request, Diagnostics& problems) {
+  if (text.empty()) return;
+  if (text.find('=') == std::string::npos) {
+    const Result<Run> run = read_run(text);
+    if (!run) {
+      problems.insert(problems.end(), run.problems().begin(), run.problems().end());
+      return;
+    }
+    const Run &asked = run.value(), &base = request.base;
+    if (asked.model != base.model || asked.system != base.system || asked.gpus != base.gpus ||
+        asked.seq_length != base.seq_length || asked.global_batch_size != base.global_batch_size)
+      problems.push_back(
+          problem("--explain", text, "is another question than the search's",
+                  "it needs the same model, system, GPUs, sequence and global batch"));
+    request.explain = asked;
+    return;
+  }
+  Run run = request.base;
+  for (const std::string& value : split_values(text)) {
+    const auto pair = assignment("--explain", value, problems);
+    if (pair) append(problems, apply_set(run, pair->first + "=" + pair->second), "--explain");
+  }
+  request.explain = run;
 }
 
 void fix_knob(const std::string& option, const std::string& text, SearchRequest& request,
@@ -155,11 +182,14 @@ Result<SearchRequest> make_search_request(const SearchWords& words, const std::o
   for (const std::string& text : words.vary) vary_knob(text, request, problems);
   set_precisions(words, request, problems);
   set_objective(words, request, problems);
+  set_explain(words.explain, request, problems);
   set_part(words.shard, request, problems);
   request.top = words.top;
   request.threads = words.threads;
   request.exhaustive = words.exhaustive;
   request.min_headroom_gib = words.min_headroom_gib;
+  request.worst_imbalance = words.worst_imbalance;
+  request.max_ep_domains = words.max_ep_domains;
   if (!problems.empty()) return problems;
   return request;
 }

@@ -17,7 +17,10 @@ struct SearchWords {
   int top = 10, threads = 0;
   bool exhaustive = false;
   double min_headroom_gib = 0;
-  std::string shard;  ///< i/n; empty = the whole space
+  double worst_imbalance = 1.3;
+  int max_ep_domains = 0;
+  std::string explain;  ///< RUN file, or key=value,... over the searched run
+  std::string shard;    ///< i/n; empty = the whole space
 };
 
 /// All problems at once. A knob that is set, by whatever flag, is an axis with one value. With a

@@ -5,13 +5,29 @@ namespace moecast {
 namespace {
 
 Json layout_json(const RankedLayout& layout) {
-  return {{"run", run_to_json(layout.run)},
-          {"step_time_s", layout.step_time.value},
-          {"tflops_per_gpu", layout.tflops_per_gpu},
-          {"peak_gib", in_gib(layout.peak)},
-          {"peak_reserved_gib", in_gib(layout.peak_reserved)},
-          {"wall", to_string(layout.wall)},
-          {"why", layout.why}};
+  Json row = {{"run", run_to_json(layout.run)},
+              {"step_time_s", layout.step_time.value},
+              {"tflops_per_gpu", layout.tflops_per_gpu},
+              {"peak_gib", in_gib(layout.peak)},
+              {"peak_reserved_gib", in_gib(layout.peak_reserved)},
+              {"wall", to_string(layout.wall)},
+              {"why", layout.why}};
+  if (layout.worst_step_time.value > 0) row["worst_step_time_s"] = layout.worst_step_time.value;
+  return row;
+}
+
+Json explanation_json(const Explanation& x) {
+  Json where = Json::object();
+  for (const auto& [part, seconds] : x.where) where[part + "_s"] = seconds;
+  return {{"run", run_to_json(x.run)},
+          {"verdict", x.verdict},
+          {"message", x.message},
+          {"rules", x.rules},
+          {"rank", x.rank > 0 ? Json(x.rank) : Json()},
+          {"over_gib", in_gib(x.over)},
+          {"step_time_s", x.step_time.value},
+          {"slower_pct", x.slower_pct},
+          {"more_than_first", where}};
 }
 
 double per_second(std::uint64_t count, double seconds) {
@@ -51,6 +67,7 @@ Json search_json(const SearchResult& r) {
     document["nearest"] = {{"run", r.nearest.run.gpus > 0 ? run_to_json(r.nearest.run) : Json()},
                            {"over_gib", in_gib(r.nearest.over)},
                            {"change", r.nearest.change}};
+  if (r.explained) document["explain"] = explanation_json(*r.explained);
   if (!r.complete) document["scanned_pct"] = 100 * r.scanned;
   return document;
 }

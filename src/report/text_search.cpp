@@ -106,6 +106,13 @@ std::string nearest_text(const SearchResult& r, const Style& style) {
   return text;
 }
 
+std::string explanation_text(const SearchResult& r, const Style& style) {
+  if (!r.explained) return "";
+  return "\n" + style.bold("The layout asked about") +
+         fmt::format(": {}\n  ", r.explained->verdict) + wrapped(r.explained->message, kWidth, 2) +
+         "\n";
+}
+
 std::string space_text(const SearchResult& r) {
   const auto n = [](std::uint64_t count) { return with_commas(static_cast<double>(count)); };
   const double rate = r.elapsed_s > 0 ? static_cast<double>(r.candidates) / r.elapsed_s : 0;
@@ -130,13 +137,14 @@ std::string search_text(const SearchRequest& request, const SearchResult& r, con
     text += style.red("Incomplete") +
             fmt::format(": interrupted after {:.1f} % of the space; the best so far:\n",
                         100 * r.scanned);
-  if (!r.any_fit) return text + nearest_text(r, style) + rejected_text(r, style);
+  if (!r.any_fit)
+    return text + nearest_text(r, style) + explanation_text(r, style) + rejected_text(r, style);
   text += ranked_text(r, style);
   text += single_text("First layout that fits, by the fit order", {r.first_fit}, style);
   if (!r.first_fit.why.empty()) text += "  " + wrapped(r.first_fit.why, kWidth, 2) + "\n";
   if (!r.pareto.empty())
     text += single_text("Pareto front: step time against memory", r.pareto, style);
-  return text + rejected_text(r, style);
+  return text + explanation_text(r, style) + rejected_text(r, style);
 }
 
 }  // namespace moecast

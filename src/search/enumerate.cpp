@@ -47,17 +47,7 @@ std::vector<std::uint32_t> by_shard(const Space& s, const SearchPart& part) {
   std::vector<std::pair<std::uint64_t, std::uint32_t>> keyed;
   keyed.reserve(s.meshes.size());
   for (std::uint32_t mesh = 0; mesh < s.meshes.size(); ++mesh) {
-    if (!part.has(mesh)) continue;
-    std::uint64_t key = 0, rest = mesh, scale = 1;
-    for (auto axis = s.axes.rbegin(); axis != s.axes.rend(); ++axis) {
-      if (axis->key != "layout.pipeline_model_parallel_size" &&
-          axis->key != "layout.virtual_pipeline_model_parallel_size") {
-        key += rest % axis->size * scale;
-        scale *= axis->size;
-      }
-      rest /= axis->size;
-    }
-    keyed.emplace_back(key, mesh);
+    if (part.has(mesh)) keyed.emplace_back(shard_group(s, mesh), mesh);
   }
   std::sort(keyed.begin(), keyed.end());
   std::vector<std::uint32_t> order;

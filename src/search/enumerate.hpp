@@ -3,6 +3,7 @@
 /// Deterministic for any thread count: sums, and minima with a total order.
 #include <map>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "estimate/evaluate.hpp"
@@ -16,6 +17,12 @@ struct Survivor {
   InnerIndex inner;
   double bound = 0, reserved = 0;
 };
+
+/// The place in the space: breaks ties.
+inline auto place_of(std::uint32_t mesh, const InnerIndex& i) {
+  return std::tuple(mesh, i.offload, i.dispatcher, i.overlap, i.graph, i.recompute);
+}
+inline auto place_of(const Survivor& c) { return place_of(c.mesh, c.inner); }
 
 struct Shortfall {
   bool any = false;

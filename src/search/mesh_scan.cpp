@@ -7,18 +7,14 @@ namespace moecast {
 namespace {
 
 std::size_t rules() { return rule_table().size(); }
-enum Reason : std::uint8_t { kNoPlan, kMemory, kMoreThanNeeded, kReasons };
+enum Reason : std::uint8_t { kNoPlan, kMemory, kMoreThanNeeded, kTooFar, kReasons };
 constexpr const char* kReasonNames[kReasons] = {"no pipeline split", "memory",
-                                                "recomputes or offloads more than needed"};
+                                                "recomputes or offloads more than needed",
+                                                "expert groups span too many NVLink domains"};
 
 /// Bounds differ between no overlap, EP overlap, and shared experts beside the exchanges.
 std::size_t time_variant(const OverlapChoice& o) { return o.overlap ? 1 : o.shared ? 2 : 0; }
 constexpr std::size_t kTimeVariants = 3;
-
-/// The place in the space.
-auto place_of(std::uint32_t mesh, const InnerIndex& i) {
-  return std::tuple(mesh, i.offload, i.dispatcher, i.overlap, i.graph, i.recompute);
-}
 
 bool fits_before(const Space& s, const Survivor& a, const Survivor& b) {
   return std::tuple(fit_order(s, a), a.inner.recompute) <
@@ -87,6 +83,12 @@ void MeshScan::scan(std::uint32_t mesh) {
   mesh_ = mesh;
   if (const int rule = legality_.first_broken(s_.meshes[mesh]); rule >= 0) {
     reject(static_cast<std::size_t>(rule), s_.inner_size());
+    return;
+  }
+  const Layout& l = s_.meshes[mesh];
+  if (request_.max_ep_domains > 0 &&
+      p_.cluster.span(1, l.etp * l.ep).domains > request_.max_ep_domains) {
+    reject(rules() + kTooFar, s_.inner_size());
     return;
   }
   rules_.enter(mesh);
@@ -258,7 +260,7 @@ const RankActivations* MeshScan::activations(const InnerIndex& i) {
   if (k.ranks_known[variant] == 0) {
     const Layout l = candidate(s_, mesh_, i);
     const LayoutMemory memory(p_, l, shard(i, l), *tables_);
-    for (std::size_t r = 0; r < fullest.size(); ++r) ranks[r] = memory.activations(fullest[r]);
+    for (std::size_t r = 0; r < fullest.size(); ++r) memory.activations(fullest[r], ranks[r]);
     k.ranks_known[variant] = 1;
   }
   return ranks;

@@ -1,6 +1,7 @@
 #include "search/space.hpp"
 
 #include <algorithm>
+#include <bit>
 
 #include "layout/knobs.hpp"
 #include "search/choices.hpp"
@@ -70,36 +71,100 @@ bool fixed(const SearchRequest& r, std::initializer_list<std::string_view> keys)
          std::any_of(r.vary.begin(), r.vary.end(), [&](const auto& v) { return named(v.first); });
 }
 
+DispatcherChoice dispatcher_of(const Layout& l) { return {l.dispatcher, l.dispatcher_num_sms}; }
+OverlapChoice overlap_of(const Layout& l) {
+  return {l.overlap_moe_expert_parallel_comm, l.delay_wgrad_compute, l.moe_shared_expert_overlap};
+}
+GraphChoice graph_of(const Layout& l) { return {l.cuda_graph_impl, l.cuda_graph_scope}; }
+RecomputeChoice recompute_of(const Layout& l) {
+  return {l.recompute_granularity, l.recompute_modules, l.recompute_method, l.recompute_num_layers};
+}
+OffloadChoice offload_of(const Layout& l) {
+  return {l.offload_modules, l.optimizer_offload_fraction};
+}
+
+/// Knobs of the inner axes. The first list of each is set by the axis' choices, so --vary on one
+/// of them is a choice too; a knob of the second only keeps the axis as it is.
+struct InnerKeys {
+  std::vector<std::string_view> set, beside;
+};
+const InnerKeys kDispatcherKeys{{"moe.dispatcher", "moe.dispatcher_num_sms"}, {}};
+const InnerKeys kOverlapKeys{{"moe.overlap_moe_expert_parallel_comm", "moe.delay_wgrad_compute",
+                              "moe.moe_shared_expert_overlap"},
+                             {}};
+const InnerKeys kGraphKeys{{"cuda_graph.impl", "cuda_graph.scope"}, {}};
+const InnerKeys kRecomputeKeys{
+    {"recompute.granularity", "recompute.modules", "recompute.method", "recompute.num_layers"}, {}};
+const InnerKeys kOffloadKeys{{"offload.activation_modules", "offload.optimizer_fraction"},
+                             {"offload.cpu_offloading_num_layers"}};
+
+bool is_one_of(const std::string& name, const std::vector<std::string_view>& keys) {
+  const Knob* knob = find_knob(name);
+  return knob != nullptr && std::find(keys.begin(), keys.end(), knob->key) != keys.end();
+}
+bool set_by_inner_axis(const std::string& name) {
+  for (const InnerKeys* axis :
+       {&kDispatcherKeys, &kOverlapKeys, &kGraphKeys, &kRecomputeKeys, &kOffloadKeys}) {
+    if (is_one_of(name, axis->set)) return true;
+  }
+  return false;
+}
+
+/// What --vary and --fix leave of an inner axis: every combination of the varied knobs over the
+/// base, the base alone, or what the search would take by itself.
+template <typename Choice>
+std::vector<Choice> inner_axis(const SearchRequest& r, const InnerKeys& keys,
+                               Choice (*choice_of)(const Layout&), std::vector<Choice> searched) {
+  std::vector<Layout> layouts{r.base.layout};
+  bool given = false;
+  for (const auto& [name, text] : r.fix)
+    given = given || is_one_of(name, keys.set) || is_one_of(name, keys.beside);
+  for (const auto& [name, texts] : r.vary) {
+    given = given || is_one_of(name, keys.set) || is_one_of(name, keys.beside);
+    if (!is_one_of(name, keys.set)) continue;
+    std::vector<Layout> next;
+    for (const Layout& l : layouts) {
+      for (const std::string& text : texts) {
+        Run run = r.base;
+        run.layout = l;
+        Value v = Value::parse(text, nullptr, false);
+        if (v.is_discarded()) v = text;
+        if (find_knob(name)->set(run, v).empty()) next.push_back(run.layout);
+      }
+    }
+    layouts = std::move(next);
+  }
+  if (!given && !searched.empty()) return searched;
+  std::vector<Choice> choices;
+  for (const Layout& l : layouts) choices.push_back(choice_of(l));
+  return choices;
+}
+
 void inner_axes(Space& s, const SearchRequest& r, const Problem& p) {
-  const Layout& base = r.base.layout;
   const bool moe = p.model.moe.num_moe_experts > 0;
-  s.dispatchers = {{base.dispatcher, base.dispatcher_num_sms}};
-  if (moe && !fixed(r, {"moe.dispatcher"})) {
-    s.dispatchers = {{Dispatcher::alltoall, 0},
-                     {Dispatcher::deepep, 0},
-                     {Dispatcher::hybridep, base.dispatcher_num_sms}};
-  }
-  s.overlaps = {{base.overlap_moe_expert_parallel_comm, base.delay_wgrad_compute,
-                 base.moe_shared_expert_overlap}};
-  if (moe && !fixed(r, {"moe.overlap_moe_expert_parallel_comm", "moe.delay_wgrad_compute",
-                        "moe.moe_shared_expert_overlap"})) {
-    s.overlaps = {{false, false, false}, {true, false, false}, {true, true, false}};
+  std::vector<DispatcherChoice> dispatchers;
+  std::vector<OverlapChoice> overlaps;
+  if (moe) {
+    dispatchers = {{Dispatcher::alltoall, 0},
+                   {Dispatcher::deepep, 0},
+                   {Dispatcher::hybridep, r.base.layout.dispatcher_num_sms}};
+    overlaps = {{false, false, false}, {true, false, false}, {true, true, false}};
     if (p.model.moe.moe_shared_expert_intermediate_size > 0)
-      s.overlaps.push_back({false, false, true});
+      overlaps.push_back({false, false, true});
   }
-  s.graphs = {{base.cuda_graph_impl, base.cuda_graph_scope}};
-  if (!fixed(r, {"cuda_graph.impl", "cuda_graph.scope"})) s.graphs = graph_choices(p.model);
-  s.recomputes = {{base.recompute_granularity, base.recompute_modules, base.recompute_method,
-                   base.recompute_num_layers}};
-  if (!fixed(r, {"recompute.granularity", "recompute.modules", "recompute.method",
-                 "recompute.num_layers"})) {
-    s.recomputes = recompute_choices(p.model);
-  }
-  s.offloads = {{base.offload_modules, base.optimizer_offload_fraction}};
-  if (!fixed(r, {"offload.activation_modules", "offload.optimizer_fraction",
-                 "offload.cpu_offloading_num_layers"})) {
-    s.offloads = offload_choices(base, p.model);
-  }
+  s.dispatchers = inner_axis(r, kDispatcherKeys, dispatcher_of, std::move(dispatchers));
+  s.overlaps = inner_axis(r, kOverlapKeys, overlap_of, std::move(overlaps));
+  s.graphs = inner_axis(r, kGraphKeys, graph_of, graph_choices(p.model));
+  s.recomputes = inner_axis(r, kRecomputeKeys, recompute_of, recompute_choices(p.model));
+  std::stable_sort(s.recomputes.begin(), s.recomputes.end(),
+                   [](const RecomputeChoice& a, const RecomputeChoice& b) {
+                     const auto size = [](const RecomputeChoice& c) {
+                       return std::pair(c.granularity == RecomputeGranularity::full,
+                                        std::popcount(c.modules.bits));
+                     };
+                     return size(a) < size(b);
+                   });
+  s.offloads = inner_axis(r, kOffloadKeys, offload_of, offload_choices(r.base.layout, p.model));
 }
 
 Layout neutral(Layout l) {
@@ -163,6 +228,7 @@ Diagnostics vary(Space& s, const SearchRequest& r) {
         next.push_back(run.layout);
       }
     }
+    if (set_by_inner_axis(name)) continue;  // its values were read only to find what is wrong
     s.meshes = std::move(next);
     s.axes.push_back({std::string(knob->key), texts.size()});
   }
@@ -182,6 +248,19 @@ Result<Space> make_space(const SearchRequest& request, const Problem& p) {
   if (Diagnostics problems = vary(s, request); !problems.empty()) return problems;
   inner_axes(s, request, p);
   return s;
+}
+
+std::uint64_t shard_group(const Space& s, std::uint32_t mesh) {
+  std::uint64_t group = 0, rest = mesh, scale = 1;
+  for (auto axis = s.axes.rbegin(); axis != s.axes.rend(); ++axis) {
+    if (axis->key != "layout.pipeline_model_parallel_size" &&
+        axis->key != "layout.virtual_pipeline_model_parallel_size") {
+      group += rest % axis->size * scale;
+      scale *= axis->size;
+    }
+    rest /= axis->size;
+  }
+  return group;
 }
 
 Layout candidate(const Space& s, std::size_t mesh, const InnerIndex& i) {

@@ -61,6 +61,8 @@ Result<Space> make_space(const SearchRequest& request, const Problem& problem);
 struct InnerIndex {
   std::uint16_t dispatcher = 0, overlap = 0, graph = 0, recompute = 0, offload = 0;
 };
+/// Meshes with equal numbers differ in PP and VPP only: they share layer tables.
+std::uint64_t shard_group(const Space& space, std::uint32_t mesh);
 Layout candidate(const Space& space, std::size_t mesh, const InnerIndex& inner);
 /// The choices that leave the least memory: of any choice, one of these keeps no more (sets that no
 /// other set of the same kind contains; recomputing the whole MoE block is a kind of its own, as it

@@ -1,0 +1,115 @@
+#include "search/simulate.hpp"
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+
+#include "search/rank_order.hpp"
+
+namespace moecast {
+
+RankKey key_of(const SearchRequest& r, const Space& s, const Survivor& c, const Outcome& o) {
+  const auto n = [](std::size_t index) { return static_cast<std::uint32_t>(index); };
+  const InnerIndex& i = c.inner;
+  RankKey key;
+  key.value = r.objective == SearchRequest::Objective::memory ? o.reserved : o.step;
+  key.step = o.step;
+  key.place = {c.mesh, n(i.dispatcher), n(i.overlap), n(i.graph), n(i.recompute), n(i.offload)};
+  key.family = {c.mesh, n(i.dispatcher), s.overlaps[i.overlap].overlap};
+  key.reserved = o.reserved;
+  return key;
+}
+
+namespace {
+
+class Simulation {
+ public:
+  Simulation(const SearchRequest& r, const Problem& p, const Space& s, int threads)
+      : request_(r), p_(p), s_(s), threads_(threads) {
+    for (int t = 0; t < threads; ++t) evaluators_.push_back(std::make_unique<Evaluator>(p));
+  }
+
+  std::vector<Simulated> run(std::vector<Survivor> survivors) {
+    const bool by_memory = request_.objective == SearchRequest::Objective::memory;
+    const auto first_to_try = [by_memory](const Survivor& a, const Survivor& b) {
+      const double va = by_memory ? a.reserved : a.bound, vb = by_memory ? b.reserved : b.bound;
+      return va != vb ? va < vb : place_of(a) < place_of(b);
+    };
+    // what needs all is simulated in large batches, so that neighbours in the space meet; what
+    // stops early is sorted only so far
+    const std::size_t batch_size = request_.exhaustive ? 65536 : 256;
+    const auto begin = survivors.begin();
+    std::size_t sorted = 0;
+    for (std::size_t first = 0; first < survivors.size(); first += batch_size) {
+      if (first > 0 && request_.stopped()) break;
+      if (first >= sorted) {
+        const std::size_t from = sorted;
+        sorted = std::min(survivors.size(), std::max<std::size_t>(batch_size, 4 * sorted));
+        const auto at = [&](std::size_t i) { return begin + static_cast<std::ptrdiff_t>(i); };
+        std::nth_element(at(from), at(sorted - 1), survivors.end(), first_to_try);
+        std::sort(at(from), at(sorted), first_to_try);
+      }
+      if (!request_.exhaustive &&
+          settled(by_memory ? survivors[first].reserved : survivors[first].bound))
+        break;
+      batch(&survivors[first], std::min(batch_size, survivors.size() - first));
+      if (request_.progress)
+        request_.progress(0.8 +
+                          0.2 * static_cast<double>(first) / static_cast<double>(survivors.size()));
+    }
+    return in_rank_order(std::move(all_));
+  }
+
+ private:
+  /// No candidate from here on can enter the first K.
+  [[nodiscard]] bool settled(double next_bound) const {
+    if (best_.size() < static_cast<std::size_t>(request_.top)) return false;
+    std::vector<double> values;
+    for (const auto& [family, value] : best_) values.push_back(value);
+    std::nth_element(values.begin(), values.begin() + (request_.top - 1), values.end());
+    return next_bound > values[static_cast<std::size_t>(request_.top) - 1];
+  }
+
+  void batch(const Survivor* first, std::size_t count) {
+    // neighbours share tables: simulate them one after another
+    std::vector<std::pair<std::uint64_t, const Survivor*>> order;
+    for (std::size_t i = 0; i < count; ++i)
+      order.emplace_back(shard_group(s_, first[i].mesh), first + i);
+    std::sort(order.begin(), order.end(), [](const auto& a, const auto& b) {
+      return std::tuple(a.first, a.second->mesh, a.second) <
+             std::tuple(b.first, b.second->mesh, b.second);
+    });
+    constexpr std::size_t kBlock = 32;
+    std::vector<Simulated> results(count);
+    parallel_for((count + kBlock - 1) / kBlock, threads_, [&](int thread, std::size_t block) {
+      Evaluator& evaluator = *evaluators_[static_cast<std::size_t>(thread)];
+      for (std::size_t i = block * kBlock; i < std::min(count, (block + 1) * kBlock); ++i) {
+        const Survivor& c = *order[i].second;
+        const Outcome o = evaluator.evaluate(candidate(s_, c.mesh, c.inner), Depth::exact);
+        results[i] = {c, o, key_of(request_, s_, c, o)};
+      }
+    });
+    for (const Simulated& s : results) {
+      const auto [at, added] = best_.emplace(s.key.family, s.key.value);
+      if (!added) at->second = std::min(at->second, s.key.value);
+      all_.push_back(s);
+    }
+  }
+
+  const SearchRequest& request_;
+  const Problem& p_;
+  const Space& s_;
+  int threads_;
+  std::vector<std::unique_ptr<Evaluator>> evaluators_;
+  std::vector<Simulated> all_;
+  std::map<decltype(RankKey::family), double> best_;  ///< of every family
+};
+
+}  // namespace
+
+std::vector<Simulated> simulate(const SearchRequest& request, const Problem& p, const Space& space,
+                                int threads, std::vector<Survivor> survivors) {
+  return Simulation(request, p, space, threads).run(std::move(survivors));
+}
+
+}  // namespace moecast
