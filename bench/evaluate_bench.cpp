@@ -38,15 +38,26 @@ void evaluate_dsv3_warm_exact(benchmark::State& state) { evaluate_warm(state, De
 BENCHMARK(evaluate_dsv3_warm_bound)->Unit(benchmark::kMicrosecond);
 BENCHMARK(evaluate_dsv3_warm_exact)->Unit(benchmark::kMicrosecond);
 
-void walk_pp16_m256(benchmark::State& state) {
-  const ScheduleShape shape{.pp = 16, .vpp = 1, .microbatches = 256, .group = 16};
+const ScheduleShape kShape{.pp = 16, .vpp = 1, .microbatches = 256, .group = 16};
+ScheduleTimes times_of(const ScheduleShape& shape) {
   ScheduleTimes times;
-  times.forward.assign(16, 1e-2);
-  times.backward.assign(16, 2e-2);
+  times.forward.assign(static_cast<std::size_t>(shape.pp), 1e-2);
+  times.backward.assign(static_cast<std::size_t>(shape.pp), 2e-2);
+  times.backward.back() = 2.3e-2;
   times.p2p = 1e-4;
   times.p2p_blocks = true;
-  for (auto _ : state) benchmark::DoNotOptimize(walk(shape, times));
+  return on_grid(shape, times);
+}
+void walk_pp16_m256(benchmark::State& state) {
+  const ScheduleTimes times = times_of(kShape);
+  for (auto _ : state) benchmark::DoNotOptimize(walk(kShape, times));
+}
+void walk_repeating_pp16_m256(benchmark::State& state) {
+  const ScheduleTimes times = times_of(kShape);
+  ScheduleWalker walker;
+  for (auto _ : state) benchmark::DoNotOptimize(walker.walk(kShape, times));
 }
 BENCHMARK(walk_pp16_m256)->Unit(benchmark::kMicrosecond);
+BENCHMARK(walk_repeating_pp16_m256)->Unit(benchmark::kMicrosecond);
 
 }  // namespace

@@ -1,19 +1,29 @@
-// The main job: every layout of a real model on a real cluster.
+// The main job: every layout of a real model on a real cluster; and its two passes alone, on one
+// thread, as layouts per second.
 #include <benchmark/benchmark.h>
+
+#include <algorithm>
 
 #include "dsv3.hpp"
 #include "moecast/search.hpp"
+#include "search/simulate.hpp"
 
 namespace {
 
 using namespace moecast;
 
-void search_256gpu(benchmark::State& state) {
+SearchRequest request_of(int gpus, std::vector<Precision> precisions) {
   SearchRequest request;
   request.base = bench::dsv3_run();
   request.base.layout = {};
-  request.precisions = {Precision::mxfp8};
+  request.base.gpus = gpus;
+  request.base.global_batch_size = 16 * gpus;
+  request.precisions = std::move(precisions);
   request.threads = 1;
+  return request;
+}
+
+void searched(benchmark::State& state, const SearchRequest& request) {
   double candidates = 0;
   for (auto _ : state) {
     const auto result = search(request);
@@ -22,6 +32,53 @@ void search_256gpu(benchmark::State& state) {
   }
   state.counters["candidates"] = benchmark::Counter(candidates, benchmark::Counter::kIsRate);
 }
+void search_256gpu(benchmark::State& state) {
+  searched(state, request_of(256, {Precision::mxfp8}));
+}
+using enum Precision;
+void search_1024gpu_all(benchmark::State& state) {
+  searched(state, request_of(1024, {bf16, fp8_tensorwise, fp8_blockwise, mxfp8, nvfp4}));
+}
+void search_16384gpu_all(benchmark::State& state) {
+  searched(state, request_of(16384, {bf16, fp8_tensorwise, fp8_blockwise, mxfp8, nvfp4}));
+}
 BENCHMARK(search_256gpu)->Unit(benchmark::kMillisecond)->Iterations(1);
+BENCHMARK(search_1024gpu_all)->Unit(benchmark::kMillisecond)->Iterations(1);
+BENCHMARK(search_16384gpu_all)->Unit(benchmark::kMillisecond)->Iterations(1);
+
+/// Memory and bound of every legal layout, one by one; time is per layout.
+void scan_per_layout(benchmark::State& state) {
+  const SearchRequest request = request_of(256, {Precision::mxfp8});
+  const Problem problem = bench::dsv3_problem();
+  const auto space = make_space(request, problem);
+  const auto layouts = static_cast<benchmark::IterationCount>(
+      enumerate(request, problem, space.value(), 1).evaluated);
+  while (state.KeepRunningBatch(layouts))
+    benchmark::DoNotOptimize(enumerate(request, problem, space.value(), 1));
+  state.SetItemsProcessed(state.iterations());
+}
+BENCHMARK(scan_per_layout)->Unit(benchmark::kMicrosecond);
+
+/// The exact step of layouts as --exhaustive meets them: neighbours in the space, tables shared.
+void simulate_per_layout(benchmark::State& state) {
+  constexpr std::size_t kLayouts = 30'000;
+  SearchRequest request = request_of(256, {Precision::mxfp8});
+  request.exhaustive = true;
+  const Problem problem = bench::dsv3_problem();
+  const auto space = make_space(request, problem);
+  std::vector<Survivor> all = enumerate(request, problem, space.value(), 1).survivors;
+  std::sort(all.begin(), all.end(), [&](const Survivor& a, const Survivor& b) {
+    const auto key = [&](const Survivor& c) {
+      return std::pair(shard_group(space.value(), c.mesh), place_of(c));
+    };
+    return key(a) < key(b);
+  });
+  const auto middle = all.begin() + static_cast<std::ptrdiff_t>(all.size() / 2);
+  const std::vector<Survivor> some(middle, middle + kLayouts);
+  while (state.KeepRunningBatch(kLayouts))
+    benchmark::DoNotOptimize(simulate(request, problem, space.value(), 1, some));
+  state.SetItemsProcessed(state.iterations());
+}
+BENCHMARK(simulate_per_layout)->Unit(benchmark::kMicrosecond);
 
 }  // namespace
