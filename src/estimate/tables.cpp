@@ -260,7 +260,10 @@ Result<std::shared_ptr<const Pipeline>> pipeline_of(const Problem& p, const Layo
     auto plan = plan_pipeline(p.model, l, p.run.pipeline_model_parallel_layout, p.seq_length);
     if (!plan) return plan.problems();
     if (plan.value().pp != s.pp || plan.value().vpp != s.vpp) {
-      return Diagnostic{"", 0, 0, "layout.pipeline_model_parallel_layout",
+      return Diagnostic{"",
+                        0,
+                        0,
+                        "layout.pipeline_model_parallel_layout",
                         fmt::format("has {} chunks on {} ranks; the layout wants {} on {}",
                                     plan.value().vpp, plan.value().pp, s.vpp, s.pp),
                         "change both together"};

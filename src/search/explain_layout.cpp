@@ -158,6 +158,19 @@ std::string enough(const SearchRequest& request, const Problem& p, const Space& 
   return "";
 }
 
+/// The string of the split that the search takes by itself is no other layout.
+void drop_automatic_string(const SearchRequest& request, const Problem& p, Run& run) {
+  if (run.layout.pipeline_split != PipelineSplit::explicit_string) return;
+  Layout automatic = run.layout;
+  automatic.pipeline_split = PipelineSplit::automatic;
+  const auto mine =
+      plan_pipeline(p.model, run.layout, run.pipeline_model_parallel_layout, p.seq_length);
+  const auto theirs = plan_pipeline(p.model, automatic, "", p.seq_length);
+  if (!mine || !theirs || mine.value().stages != theirs.value().stages) return;
+  run.layout = automatic;
+  run.pipeline_model_parallel_layout = request.base.pipeline_model_parallel_layout;
+}
+
 }  // namespace
 
 std::optional<Survivor> find_in_space(const Space& s, const Layout& l) {
@@ -179,7 +192,7 @@ Explanation explain_layout(const SearchRequest& request, const Problem& p, const
   x.run = *request.explain;
   Problem own = p;
   own.run.pipeline_model_parallel_layout = x.run.pipeline_model_parallel_layout;
-  Layout l = x.run.layout;
+  const Layout l = x.run.layout;
   for (const Finding& f : check_layout(own, l)) {
     if (f.severity != Severity::error) continue;
     x.rules.push_back(f.rule);
@@ -213,19 +226,8 @@ Explanation explain_layout(const SearchRequest& request, const Problem& p, const
         fmt::format("rank {} reserves {:.2f} GiB more than it may", o.largest_rank, in_gib(x.over));
     return x;
   }
-  // the string of the split that the search takes by itself is no other layout
-  if (l.pipeline_split == PipelineSplit::explicit_string) {
-    Layout automatic = l;
-    automatic.pipeline_split = PipelineSplit::automatic;
-    const auto mine = plan_pipeline(p.model, l, x.run.pipeline_model_parallel_layout, p.seq_length);
-    const auto theirs = plan_pipeline(p.model, automatic, "", p.seq_length);
-    if (mine && theirs && mine.value().stages == theirs.value().stages) {
-      l = automatic;
-      x.run.pipeline_model_parallel_layout = request.base.pipeline_model_parallel_layout;
-    }
-  }
-  x.run.layout = l;
-  const auto place = find_in_space(s, l);
+  drop_automatic_string(request, p, x.run);
+  const auto place = find_in_space(s, x.run.layout);
   if (!place ||
       x.run.pipeline_model_parallel_layout != request.base.pipeline_model_parallel_layout) {
     x.verdict = "not in the space";
