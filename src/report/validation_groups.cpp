@@ -9,7 +9,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr double kNoise = 0.03;  ///< measured effects up to here have no sign to get right
+constexpr double kNoise = 0.03;    ///< measured effects up to here have no sign to get right
+constexpr double kUnmoved = 1e-3;  ///< forecasts that differ by less do not claim a sign
 
 /// Work per token is the same: then tokens/s compare as TFLOPS do.
 bool same_work(const MeasuredRow& a, const MeasuredRow& b) {
@@ -44,7 +45,8 @@ Json pair(const ValidatedRow& a, const ValidatedRow& b, double measured) {
            {"sign_right", nullptr}};
   if (predicted) out["predicted_ratio"] = *predicted;
   if (std::abs(measured - 1.0) > kNoise)
-    out["sign_right"] = predicted && (*predicted - 1.0) * (measured - 1.0) > 0;
+    out["sign_right"] = predicted && std::abs(*predicted - 1.0) > kUnmoved &&
+                        (*predicted - 1.0) * (measured - 1.0) > 0;
   return out;
 }
 

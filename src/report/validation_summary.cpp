@@ -57,6 +57,9 @@ Json out_of_memory(const std::vector<MeasuredRow>& rows,
   return {{"n", n}, {"right", right}};
 }
 
+/// Apart by no more than roundings: rows that differ in nothing a forecast knows.
+bool tied(double a, double b) { return std::abs(a - b) <= 1e-6 * std::abs(b); }
+
 std::vector<double> ranks(const std::vector<double>& values) {
   std::vector<std::size_t> order(values.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
@@ -65,7 +68,7 @@ std::vector<double> ranks(const std::vector<double>& values) {
   std::vector<double> rank(values.size());
   for (std::size_t first = 0; first < order.size();) {
     std::size_t last = first;
-    while (last + 1 < order.size() && values[order[last + 1]] == values[order[first]]) ++last;
+    while (last + 1 < order.size() && tied(values[order[last + 1]], values[order[first]])) ++last;
     for (std::size_t i = first; i <= last; ++i)
       rank[order[i]] = static_cast<double>(first + last) / 2.0;
     first = last + 1;

@@ -140,6 +140,12 @@ TEST_CASE("pairs of an A/B group are scored where the measured effect is above t
   CHECK(table.summary().at("ab") == nlohmann::ordered_json{{"n", 2}, {"right", 1}});
 }
 
+TEST_CASE("a knob that does not move the forecast has claimed no sign, whatever the roundings") {
+  const Rows table({{"a", 100.0, 100.0, "g"}, {"b", 100.000001, 120.0, "g"}});
+  CHECK(table.groups()[0].at("pairs")[0].at("sign_right") == false);
+  CHECK_THAT(*spearman({4, 4 + 1e-9, 9}, {1, 2, 3}), WithinRel(1.5 / std::sqrt(3.0), 1e-12));
+}
+
 TEST_CASE(
     "a pair that was not forecast gets its sign wrong; rows without TFLOPS compare tokens per "
     "second") {
