@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <map>
 
 #include <fmt/format.h>
 
 #include "core/document.hpp"
+#include "estimate/inputs.hpp"
 #include "moecast/model_io.hpp"
 #include "topology/profile.hpp"
 #include "topology/system_figures.hpp"
@@ -71,6 +73,23 @@ void append(Diagnostics& to, const Diagnostics& from) {
 
 namespace {
 
+/// What make_problem has read, by what was asked for.
+struct Inputs {
+  std::map<std::string, Result<ModelSpec>> models;
+  std::map<std::string, Result<System>> systems;
+  std::map<std::string, Result<StackMatch>> stacks;
+  std::map<std::string, Result<Profile>> profiles;
+};
+thread_local std::unique_ptr<Inputs> shared_inputs;
+
+template <typename T, typename Load>
+Result<T> once(std::map<std::string, Result<T>> Inputs::*kind, const std::string& key, Load load) {
+  if (shared_inputs == nullptr) return load();
+  auto& known = (*shared_inputs).*kind;
+  const auto at = known.find(key);
+  return at != known.end() ? at->second : known.emplace(key, load()).first->second;
+}
+
 /// Relative paths of a run file are taken from its folder first, then from the working directory.
 std::string beside(const std::string& name, const std::string& base_dir) {
   const std::filesystem::path path = name;
@@ -82,22 +101,30 @@ std::string beside(const std::string& name, const std::string& base_dir) {
 
 }  // namespace
 
+SharedInputs::SharedInputs() { shared_inputs = std::make_unique<Inputs>(); }
+SharedInputs::~SharedInputs() { shared_inputs.reset(); }
+
 Result<Problem> make_problem(const Run& run, bool fitted) {
   Diagnostics problems;
-  auto model = load_model(run.model, run.model_overrides, run.base_dir);
+  auto model = once(&Inputs::models,
+                    fmt::format("{}\n{}\n{}", run.base_dir, run.model, run.model_overrides.dump()),
+                    [&] { return load_model(run.model, run.model_overrides, run.base_dir); });
   append(problems, model.problems());
   const std::string place = beside(run.system, run.base_dir);
-  auto system = load_system(place);
+  auto system = once(&Inputs::systems, place, [&] { return load_system(place); });
   append(problems, system.problems());
   if (system) append(problems, override_figures(system.value(), run.system_overrides));
-  auto stack = load_stack(
-      run.software.container.empty() ? "current" : beside(run.software.container, run.base_dir));
+  const std::string container =
+      run.software.container.empty() ? "current" : beside(run.software.container, run.base_dir);
+  auto stack = once(&Inputs::stacks, container, [&] { return load_stack(container); });
   append(problems, stack.problems());
   if (!problems.empty()) return problems;
 
   auto cluster = Cluster::build(system.value(), run.gpus, run.gpus_used_per_domain);
   append(problems, cluster.problems());
-  auto profile = profile_for(place, system.value());
+  auto profile =
+      once(&Inputs::profiles, fmt::format("{}\n{}", place, system.value().gpu.compute_capability),
+           [&] { return profile_for(place, system.value()); });
   append(problems, profile.problems());
   if (!problems.empty()) return problems;
 

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <set>
 
+#include "estimate/inputs.hpp"
 #include "estimate/problem.hpp"
 #include "layout/rules.hpp"
 #include "layout/run_file.hpp"
@@ -196,6 +197,7 @@ Result<WhatIfResult> whatif(const WhatIfRequest& r) {
     return Diagnostic{
         "--vary",           0, 0, "", fmt::format("makes more than {} points", kMaxPoints),
         "shorten the lists"};
+  const SharedInputs shared;
   std::vector<Question> questions = questions_of(r);
   if (Diagnostics problems = check(r, questions); !problems.empty()) return problems;
 
