@@ -150,7 +150,7 @@ std::string whatif_text(const WhatIfRequest& r, const WhatIfResult& result, cons
   const Run& base = r.base.base;
   std::string text =
       style.bold(fmt::format("What if: {}, {} tokens", base.model, short_count(r.tokens))) +
-      fmt::format("; {} points\n", result.asked);
+      fmt::format("; {} point{}\n", result.asked, result.asked == 1 ? "" : "s");
   if (!result.complete())
     text += style.red("Incomplete") +
             fmt::format(": interrupted after {} points\n", result.points.size());

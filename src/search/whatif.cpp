@@ -82,7 +82,7 @@ Diagnostics check(const WhatIfRequest& r, std::vector<Question>& questions) {
 std::string sentence(const Diagnostics& problems) {
   std::string text;
   for (const Diagnostic& d : problems)
-    text += (text.empty() ? "" : "; ") + (d.key.empty() ? "" : d.key + " ") + d.message;
+    text += (text.empty() ? "" : "; ") + (d.key.empty() ? "" : d.key + ": ") + d.message;
   return text;
 }
 
