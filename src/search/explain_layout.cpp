@@ -122,6 +122,7 @@ std::vector<std::pair<std::string, double>> differences(const Estimate& asked,
 }
 
 std::string in_words(double slower_pct, const std::vector<std::pair<std::string, double>>& parts) {
+  if (parts.empty()) return "nothing that is searched fits";
   std::string text = fmt::format("{:.1f} % {} than the first", std::abs(slower_pct),
                                  slower_pct < 0 ? "faster" : "slower");
   std::string where;

@@ -26,17 +26,17 @@ struct InnerRule {
   int index;
 };
 
-/// The others are answered once for the mesh (tested: together they are the whole table).
-const std::array<std::vector<InnerRule>, kLevels>& rules_by_level() {
+/// By level; behind them those that read no inner knob.
+const std::array<std::vector<InnerRule>, kLevels + 1>& rules_by_level() {
   static const auto lists = [] {
-    std::array<std::vector<InnerRule>, kLevels> by_level;
+    std::array<std::vector<InnerRule>, kLevels + 1> by_level;
     const auto& table = rule_table();
     for (std::size_t i = 0; i < table.size(); ++i) {
       if (table[i].severity != Severity::error || !table[i].holds_for(Flavour::bridge)) continue;
       int level = -1;
       for (const std::string& key : keys_of(table[i])) level = std::max(level, level_of(key));
-      if (level >= 0)
-        by_level[static_cast<std::size_t>(level)].push_back({table[i].broken, static_cast<int>(i)});
+      const std::size_t at = level < 0 ? kLevels : static_cast<std::size_t>(level);
+      by_level[at].push_back({table[i].broken, static_cast<int>(i)});
     }
     return by_level;
   }();
@@ -112,12 +112,24 @@ std::size_t InnerRules::place(Level level, const InnerIndex& i) const {
   return at;
 }
 
-std::int16_t InnerRules::ask(Level level, const InnerIndex& i) {
-  const RuleInput& input = legality_.input(candidate(s_, mesh_, i));
-  for (const InnerRule& rule : rules_by_level()[static_cast<std::size_t>(level)]) {
-    if (rule.broken(input)) return static_cast<std::int16_t>(rule.index);
+namespace {
+
+int first_of_level(std::size_t level, const RuleInput& input) {
+  for (const InnerRule& rule : rules_by_level()[level]) {
+    if (rule.broken(input)) return rule.index;
   }
   return -1;
+}
+
+}  // namespace
+
+std::int16_t InnerRules::ask(Level level, const InnerIndex& i) {
+  return static_cast<std::int16_t>(
+      first_of_level(static_cast<std::size_t>(level), legality_.input(candidate(s_, mesh_, i))));
+}
+
+int InnerRules::refusing_mesh(std::size_t mesh) {
+  return first_of_level(kLevels, legality_.input(s_.meshes[mesh]));
 }
 
 int InnerRules::refusing(const InnerIndex& i) {

@@ -17,6 +17,8 @@ enum class Level : std::uint8_t { offload, dispatcher, overlap, graph, recompute
 class InnerRules {
  public:
   InnerRules(const Space& space, Legality& legality);
+  /// Index of the first rule that reads no inner knob and refuses the mesh, or -1.
+  [[nodiscard]] int refusing_mesh(std::size_t mesh);
   /// Later questions are about this mesh.
   void enter(std::size_t mesh);
   /// Index of the first rule of the level that refuses this point, or -1.

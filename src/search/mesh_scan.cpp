@@ -81,7 +81,7 @@ MeshScan::MeshScan(const SearchRequest& request, const Problem& p, const Space& 
 
 void MeshScan::scan(std::uint32_t mesh) {
   mesh_ = mesh;
-  if (const int rule = legality_.first_broken(s_.meshes[mesh]); rule >= 0) {
+  if (const int rule = rules_.refusing_mesh(mesh); rule >= 0) {
     reject(static_cast<std::size_t>(rule), s_.inner_size());
     return;
   }
