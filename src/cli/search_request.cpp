@@ -184,6 +184,9 @@ Result<SearchRequest> make_search_request(const SearchWords& words, const std::o
   set_objective(words, request, problems);
   set_explain(words.explain, request, problems);
   set_part(words.shard, request, problems);
+  if (request.explain && !request.part.whole())
+    problems.push_back(problem("--explain", words.explain, "is not taken with --shard",
+                               "a part does not know the first of the whole: ask without --shard"));
   request.top = words.top;
   request.threads = words.threads;
   request.exhaustive = words.exhaustive;

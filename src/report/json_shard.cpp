@@ -12,6 +12,7 @@ namespace {
 
 Json key_json(const RankKey& key) {
   return {{"value", key.value},
+          {"step_s", key.step},
           {"place", key.place},
           {"family", key.family},
           {"reserved_bytes", key.reserved}};
@@ -43,8 +44,9 @@ RankedLayout read_layout(const Json& row) {
   layout.peak_reserved = gibibytes(row.at("peak_reserved_gib").get<double>());
   layout.wall = wall_of(row.at("wall").get<std::string>());
   layout.why = row.at("why").get<std::string>();
+  layout.worst_step_time = seconds(row.value("worst_step_time_s", 0.0));
   const Json& key = row.at("key");
-  layout.key = {key.at("value").get<double>(), layout.step_time.value,
+  layout.key = {key.at("value").get<double>(), key.at("step_s").get<double>(),
                 key.at("place").get<decltype(RankKey::place)>(),
                 key.at("family").get<decltype(RankKey::family)>(),
                 key.at("reserved_bytes").get<double>()};

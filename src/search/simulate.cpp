@@ -37,7 +37,7 @@ class Simulation {
     };
     // what needs all is simulated in large batches, so that neighbours in the space meet; what
     // stops early is sorted only so far
-    const std::size_t batch_size = request_.exhaustive ? 65536 : 256;
+    const std::size_t batch_size = request_.exhaustive && !request_.stopped() ? 65536 : 256;
     const auto begin = survivors.begin();
     std::size_t sorted = 0;
     for (std::size_t first = 0; first < survivors.size(); first += batch_size) {

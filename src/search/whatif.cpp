@@ -113,6 +113,14 @@ double gib_over(const Estimate& e, double headroom_gib) {
   return in_gib(fullest.peak_reserved - e.usable) + headroom_gib;
 }
 
+/// Step times decide between the layout of the start and a searched one only where the search ranks
+/// by them and the start meets what it asks of a layout.
+bool competes(const SearchRequest& search) {
+  using enum SearchRequest::Objective;
+  return search.max_ep_domains == 0 &&
+         (search.objective == step_time || search.objective == tokens_per_dollar);
+}
+
 /// Takes the layout of the start where it is legal, fits, and is faster than what the point has.
 void try_start(const Run& start, double headroom_gib, WhatIfPoint& point) {
   const Result<Estimate> e = estimate(start);
@@ -147,7 +155,8 @@ std::optional<WhatIfPoint> answer(const WhatIfRequest& r, const Question& q) {
     }
     point.run = point.runs() ? point.estimate.run : q.search.base;
   }
-  if (q.start) try_start(*q.start, q.search.min_headroom_gib, point);
+  if (q.start && (r.keep_layout || competes(q.search)))
+    try_start(*q.start, q.search.min_headroom_gib, point);
   if (point.run.gpus == 0) point.run = q.search.base;
   return point;
 }

@@ -167,6 +167,9 @@ TEST_CASE("what is no shard, and flags that a merge does not take, are refused")
     INFO(part);
     CHECK(contains(outcome.err, part));
   }
+  const Outcome both = run(small_search("olmoe-1b-7b", {"--shard", "1/2", "--explain", "tp=1"}));
+  CHECK(both.exit_code == 2);
+  CHECK(contains(both.err, "--explain: tp=1: is not taken with --shard"));
   for (const char* shard : {"0/3", "4/3", "1", "1/3x", "-1/3"})
     CHECK(run(small_search("olmoe-1b-7b", {"--shard", shard})).exit_code == 2);
 }

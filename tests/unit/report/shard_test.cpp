@@ -83,6 +83,17 @@ TEST_CASE("merged parts are the answer of the whole search, byte for byte") {
   }
 }
 
+TEST_CASE("merged parts are the whole answer for every objective") {
+  using enum SearchRequest::Objective;
+  for (const auto objective : {memory, tokens_per_dollar, robustness}) {
+    SearchRequest r = question(6);
+    r.objective = objective;
+    const SearchResult whole = must(search(r));
+    REQUIRE(whole.ranked.size() == 6);
+    CHECK(answer(must(merge(parts_of(r, 3))), false) == answer(whole, false));
+  }
+}
+
 TEST_CASE("more parts than meshes, and parts in which nothing fits, still make the whole answer") {
   SearchRequest r = question(3);
   for (const char* size : {"tensor", "pipeline", "expert"})
