@@ -53,9 +53,31 @@ double Evaluator::least_state(const Layout& l) {
 }
 
 Outcome Evaluator::evaluate(const Layout& l, Depth depth, Estimate* detail, bool trace) {
-  Outcome out;
   const MeshTables* m = mesh(l);
-  if (m == nullptr) return out;
+  return m == nullptr ? Outcome{} : on_mesh(l, depth, *m, detail, trace);
+}
+
+double Evaluator::step(const Layout& l) {
+  const MeshTables* m = mesh(l);
+  if (m == nullptr) return 0;
+  trim();
+  return exact(l, shard(l), *m, false).tail.step;
+}
+
+Outcome Evaluator::evaluate(const Layout& l, const PipelinePlan& plan) {
+  auto tables = make_mesh_tables(p_, l, mesh_cache_, &plan);
+  if (!tables) return {};
+  mesh_ = std::make_unique<MeshTables>(tables.take());
+  mesh_times_ = {};
+  const Outcome out = on_mesh(l, Depth::exact, *mesh_, nullptr, false);
+  mesh_ = nullptr;  // it is not what the layout says
+  return out;
+}
+
+Outcome Evaluator::on_mesh(const Layout& l, Depth depth, const MeshTables& mesh, Estimate* detail,
+                           bool trace) {
+  Outcome out;
+  const MeshTables* m = &mesh;
   trim();
   const ShardTables& s = shard(l);
 
@@ -100,7 +122,7 @@ Outcome Evaluator::evaluate(const Layout& l, Depth depth, Estimate* detail, bool
   out.bound = bound(l, s, *m);
   if (depth == Depth::bound) return out;
 
-  const Exact e = exact(l, s, *m);
+  const Exact e = exact(l, s, *m, detail != nullptr);
   out.step = e.tail.step;
   if (detail != nullptr) describe(l, *m, e, this->detail(l, e, s, *m), *detail, trace);
   return out;

@@ -32,6 +32,10 @@ class Evaluator {
   /// depth bound: plan, memory, bound. depth exact: the step as well (also when it does not fit).
   /// `detail` fills everything that an Estimate says about time and memory; needs depth exact.
   Outcome evaluate(const Layout& l, Depth depth, Estimate* detail = nullptr, bool trace = false);
+  /// Only the step of evaluate(l, Depth::exact); 0 when there is no plan.
+  double step(const Layout& l);
+  /// The exact step of a layout whose layers lie as `plan` says, whatever its split.
+  Outcome evaluate(const Layout& l, const PipelinePlan& plan);
   /// Model state (weights, gradients, optimizer) of the fullest rank: no recomputation or
   /// activation offload goes below. 0 when there is no plan.
   double least_state(const Layout& l);
@@ -56,11 +60,12 @@ class Evaluator {
     std::vector<TailCosts> costs;  ///< per pp rank
     double p2p = 0;
   };
+  Outcome on_mesh(const Layout& l, Depth depth, const MeshTables& m, Estimate* detail, bool trace);
   IssuedSet& issued(const Layout& l, const IssueFlags& flags, const ShardTables& shard);
   const MeshTimes& mesh_times(const Layout& l, const ShardTables& shard, const MeshTables& mesh);
   ScheduleTimes schedule_times(const Layout& l, const IssueFlags& flags, const ShardTables& shard,
                                const MeshTables& mesh);
-  Exact exact(const Layout& l, const ShardTables& shard, const MeshTables& mesh);
+  Exact exact(const Layout& l, const ShardTables& shard, const MeshTables& mesh, bool totals);
   Detail detail(const Layout& l, const Exact& e, const ShardTables& shard,
                 const MeshTables& mesh) const;
   void describe(const Layout& l, const MeshTables& mesh, const Exact& e, const Detail& d,

@@ -184,12 +184,13 @@ ScheduleTimes Evaluator::schedule_times(const Layout& l, const IssueFlags& flags
   return t;
 }
 
-Evaluator::Exact Evaluator::exact(const Layout& l, const ShardTables& s, const MeshTables& m) {
+Evaluator::Exact Evaluator::exact(const Layout& l, const ShardTables& s, const MeshTables& m,
+                                  bool totals) {
   Exact e;
   e.flags = issue_flags(p_, l);
   e.shape = schedule_shape(l, m.microbatches);
   e.times = on_grid(e.shape, schedule_times(l, e.flags, s, m));
-  e.walk = walker_.walk(e.shape, e.times);
+  e.walk = walker_.walk(e.shape, e.times, totals);
   std::vector<double> forward0, backward0;
   for (int r = 0; r < l.pp; ++r) {
     forward0.push_back(e.times.forward[static_cast<std::size_t>(r * l.vpp)]);

@@ -142,7 +142,7 @@ double ScheduleProgram::period(const std::vector<double>& ends) const {
 }
 
 Walk ScheduleProgram::walk(const ScheduleTimes& t, const std::vector<double>& ends, int more,
-                           double period) const {
+                           double period, bool totals) const {
   const auto stages = static_cast<std::size_t>(s_.pp * s_.vpp);
   const auto duration = [&](const Step& step) {
     const std::size_t d = step.duration;
@@ -162,8 +162,8 @@ Walk ScheduleProgram::walk(const ScheduleTimes& t, const std::vector<double>& en
         if (t.p2p_blocks && step.sends && s_.pp > 1) line.p2p_blocked += times * t.p2p;
       }
     };
-    count(0, own.size(), 1);
-    if (more > 0) count(window_, window_ + period_steps_, more);
+    if (totals) count(0, own.size(), 1);
+    if (totals && more > 0) count(window_, window_ + period_steps_, more);
     const Step& last = steps_[own.back()];
     line.end = ends[own.back()] + later;
     if (t.p2p_blocks && last.sends && s_.pp > 1) line.end += t.p2p;
@@ -188,7 +188,7 @@ const ScheduleProgram& ScheduleWalker::program(const ScheduleShape& s) {
   return *slot;
 }
 
-Walk ScheduleWalker::walk(const ScheduleShape& s, const ScheduleTimes& t) {
+Walk ScheduleWalker::walk(const ScheduleShape& s, const ScheduleTimes& t, bool totals) {
   const int group = s.vpp == 1 ? 1 : s.group;
   // warm-up, a transient that grows with the depth, three periods to compare, cool-down
   int few = s.vpp == 1 ? s.pp + s.pp / 2 + 5 : 6 * group + s.microbatches % group;
@@ -199,12 +199,12 @@ Walk ScheduleWalker::walk(const ScheduleShape& s, const ScheduleTimes& t) {
     if (!p.complete()) break;
     p.run(t, slots_, ends_);
     if (const double period = p.period(ends_); period >= 0)
-      return p.walk(t, ends_, (s.microbatches - few) / group, period);
+      return p.walk(t, ends_, (s.microbatches - few) / group, period, totals);
   }
   const ScheduleProgram& p = program(s);
   if (!p.complete()) return moecast::walk(s, t);
   p.run(t, slots_, ends_);
-  return p.walk(t, ends_, 0, 0);
+  return p.walk(t, ends_, 0, 0, totals);
 }
 
 }  // namespace moecast

@@ -24,9 +24,10 @@ class ScheduleProgram {
   /// Seconds from one group of microbatches to the next where all ranks repeat; negative: they do
   /// not (yet).
   [[nodiscard]] double period(const std::vector<double>& ends) const;
-  /// What walk() says, with `more` groups inserted in the steady state, `period` each.
+  /// What walk() says, with `more` groups inserted in the steady state, `period` each; without
+  /// `totals`: only when things end.
   [[nodiscard]] Walk walk(const ScheduleTimes& t, const std::vector<double>& ends, int more,
-                          double period) const;
+                          double period, bool totals) const;
   [[nodiscard]] std::size_t size() const { return steps_.size(); }
   /// False: the order waits for itself (Megatron refuses such shapes).
   [[nodiscard]] bool complete() const { return complete_; }
@@ -53,8 +54,8 @@ class ScheduleProgram {
 /// Programs of the shapes seen, and scratch. One per thread.
 class ScheduleWalker {
  public:
-  /// Durations must be on the grid.
-  Walk walk(const ScheduleShape& s, const ScheduleTimes& t);
+  /// Durations must be on the grid. Without `totals` a rank's busy and blocked seconds are left out.
+  Walk walk(const ScheduleShape& s, const ScheduleTimes& t, bool totals = true);
 
  private:
   const ScheduleProgram& program(const ScheduleShape& s);

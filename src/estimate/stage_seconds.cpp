@@ -27,7 +27,8 @@ IssuedSet::IssuedSet(const Problem& p, const ShardTables& shard, const IssueFlag
 }
 
 void IssuedSet::forget_operations() {
-  if (!flags_.overlap) layers_ = {};
+  if (flags_.overlap) pair_seconds_ = std::make_unique<PairSeconds>(p_, flags_, layers_);
+  layers_ = {};
 }
 
 std::uint64_t issue_key(const IssueFlags& f, bool full, int block_layers) {
@@ -104,9 +105,13 @@ const StageSeconds& IssuedSet::seconds(int content, const StageCounts& stage, bo
 
 double IssuedSet::pair_seconds(int forward, const StageCounts& f, int backward,
                                const StageCounts& b) {
-  const auto [at, fresh] = pairs_.try_emplace({forward, backward}, 0.0);
-  if (fresh) at->second = overlapped_time(p_, stage(f), stage(b), flags_).duration;
-  return at->second;
+  const auto [at, fresh] =
+      pairs_.try_emplace(std::uint64_t{static_cast<std::uint32_t>(forward)} << 32 |
+                             static_cast<std::uint32_t>(backward),
+                         0.0);
+  if (!fresh) return at->second;
+  if (!pair_seconds_) pair_seconds_ = std::make_unique<PairSeconds>(p_, flags_, layers_);
+  return at->second = pair_seconds_->seconds(sequence(f), sequence(b));
 }
 
 }  // namespace moecast

@@ -2,23 +2,16 @@
 /// How long stages take under one set of issue flags, remembered for every distinct content: the
 /// stages of all pipelines that share layer tables are made of few.
 #include <cstdint>
-#include <map>
-#include <utility>
+#include <memory>
+#include <unordered_map>
 #include <vector>
 
-#include "estimate/chunk_time.hpp"
+#include "estimate/pair_seconds.hpp"
 
 namespace moecast {
 
 struct ShardTables;
 struct StageCounts;
-
-/// Layers and ends of a stage in forward order: index into IssuedSet::layers, and how many in a
-/// row.
-struct IssuedRun {
-  std::size_t layer = 0;
-  int count = 0;
-};
 
 struct StageSeconds {
   double forward = 0, backward = 0;
@@ -36,7 +29,7 @@ class IssuedSet {
   const StageSeconds& seconds(int content, const StageCounts& stage, bool drained);
   /// EP overlap: the forward of one stage beside the backward of another.
   double pair_seconds(int forward, const StageCounts& f, int backward, const StageCounts& b);
-  /// Keeps only what stages of one stream are made of (and pairs, with EP overlap).
+  /// Keeps only what the seconds of stages and pairs are made of.
   void forget_operations();
 
  private:
@@ -53,8 +46,9 @@ class IssuedSet {
     bool known[2] = {false, false};  ///< [drained]
     StageSeconds seconds[2];
   };
-  std::vector<Known> stages_;  ///< by content
-  std::map<std::pair<int, int>, double> pairs_;
+  std::vector<Known> stages_;                        ///< by content
+  std::unique_ptr<PairSeconds> pair_seconds_;        ///< with EP overlap, once asked
+  std::unordered_map<std::uint64_t, double> pairs_;  ///< by the two contents
 };
 
 /// Equal for equal flags, full recomputation and block_layers (of one shard).

@@ -235,8 +235,14 @@ Pipeline make_pipeline(const Problem& p, PipelinePlan plan, const ScheduleShape&
     t.content.push_back(
         cache.contents.try_emplace(stage, static_cast<int>(cache.contents.size())).first->second);
   t.kind = number_ranks(t);
-  t.alive = alive_of(s, false);
-  t.alive_overlap = alive_of(s, true);
+  const auto known = cache.alive.find({s.pp, s.vpp, s.microbatches, s.group});
+  const auto& alive = known != cache.alive.end()
+                          ? known->second
+                          : cache.alive
+                                .emplace(std::tuple(s.pp, s.vpp, s.microbatches, s.group),
+                                         std::pair(alive_of(s, false), alive_of(s, true)))
+                                .first->second;
+  std::tie(t.alive, t.alive_overlap) = alive;
   t.fullest = fullest_ranks(t);
   t.in_flight = in_flight_of(p, t, t.alive);
   t.in_flight_overlap = in_flight_of(p, t, t.alive_overlap);
@@ -252,9 +258,11 @@ Pipeline make_pipeline(const Problem& p, PipelinePlan plan, const ScheduleShape&
 }
 
 Result<std::shared_ptr<const Pipeline>> pipeline_of(const Problem& p, const Layout& l,
-                                                    int microbatches, MeshCache& cache) {
+                                                    int microbatches, MeshCache& cache,
+                                                    const PipelinePlan* given) {
   ScheduleShape s = schedule_shape(l, microbatches);
   s.microbatches = enough_microbatches(s);
+  if (given != nullptr) return std::make_shared<const Pipeline>(make_pipeline(p, *given, s, cache));
   auto& slot = cache.pipelines[{s.pp, s.vpp, l.pipeline_split, s.microbatches, s.group}];
   if (!slot) {
     auto plan = plan_pipeline(p.model, l, p.run.pipeline_model_parallel_layout, p.seq_length);
@@ -307,7 +315,8 @@ double Pipeline::busy_bound(int microbatches, const Work& seconds) const {
   return bound;
 }
 
-Result<MeshTables> make_mesh_tables(const Problem& p, const Layout& l, MeshCache& cache) {
+Result<MeshTables> make_mesh_tables(const Problem& p, const Layout& l, MeshCache& cache,
+                                    const PipelinePlan* plan) {
   MeshTables t;
   t.mesh = mesh_of(l);
   t.microbatches = p.global_batch_size / (l.micro_batch_size * l.dp(p.world));
@@ -316,7 +325,7 @@ Result<MeshTables> make_mesh_tables(const Problem& p, const Layout& l, MeshCache
         "", 0, 0, "train.global_batch_size", "holds no microbatch for every data-parallel rank",
         ""};
   }
-  auto pipeline = pipeline_of(p, l, t.microbatches, cache);
+  auto pipeline = pipeline_of(p, l, t.microbatches, cache, plan);
   if (!pipeline) return pipeline.problems();
   t.pipeline = pipeline.take();
   const ParamTables& parts = cache.params.try_emplace({l.tp, l.ep, l.etp}, p, l).first->second;

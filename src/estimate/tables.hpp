@@ -167,10 +167,14 @@ Layout mesh_of(const Layout& l);
 struct MeshCache {
   std::map<std::tuple<int, int, PipelineSplit, int, int>, std::shared_ptr<const Pipeline>>
       pipelines;  ///< by pp, vpp, split, microbatches, group
+  std::map<std::tuple<int, int, int, int>, std::pair<Alive, Alive>>
+      alive;  ///< without and with EP overlap, by pp, vpp, microbatches, group
   std::map<std::tuple<int, int, int>, ParamTables> params;  ///< by tp, ep, etp
   std::map<StageCounts, int> contents;                      ///< numbers of what stages hold
 };
-Result<MeshTables> make_mesh_tables(const Problem& p, const Layout& l, MeshCache& cache);
+/// `plan`: instead of what the layout's split says.
+Result<MeshTables> make_mesh_tables(const Problem& p, const Layout& l, MeshCache& cache,
+                                    const PipelinePlan* plan = nullptr);
 inline Result<MeshTables> make_mesh_tables(const Problem& p, const Layout& l) {
   MeshCache none;
   return make_mesh_tables(p, l, none);

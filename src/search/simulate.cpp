@@ -85,7 +85,11 @@ class Simulation {
       Evaluator& evaluator = *evaluators_[static_cast<std::size_t>(thread)];
       for (std::size_t i = block * kBlock; i < std::min(count, (block + 1) * kBlock); ++i) {
         const Survivor& c = *order[i].second;
-        const Outcome o = evaluator.evaluate(candidate(s_, c.mesh, c.inner), Depth::exact);
+        Outcome o;
+        o.status = Outcome::Status::fits;
+        o.reserved = c.reserved;
+        o.bound = c.bound;
+        o.step = evaluator.step(candidate(s_, c.mesh, c.inner));
         results[i] = {c, o, key_of(request_, s_, c, o)};
       }
     });

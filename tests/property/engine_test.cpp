@@ -233,3 +233,36 @@ TEST_CASE("a stage's seconds from the maps of its layers are those of its operat
     }
   }
 }
+
+TEST_CASE("a pair's seconds from the maps of its nodes are those of its operations") {
+  LegalLayouts samples(405);
+  int pairs = 0;
+  for (int i = 0; i < 150; ++i) {
+    const Sample s = samples.next();
+    const Layout& l = s.layout;
+    const ShardTables shard = make_shard_tables(s.problem, shard_key(l));
+    const MeshTables mesh = must(make_mesh_tables(s.problem, l));
+    IssueFlags flags;
+    flags.recompute = selective_modules(l);
+    flags.graph = captured_modules(l);
+    flags.full_graph = l.cuda_graph_impl == CudaGraphImpl::full_iteration;
+    flags.overlap = true;
+    flags.delay_wgrad = i % 2 == 0;
+    flags.sm_share = 0.01 * (i % 30);
+    IssuedSet set(s.problem, shard, flags, false, -1);
+    const auto& stages = mesh.stages();
+    for (std::size_t f = 0; f < std::min<std::size_t>(stages.size(), 6); ++f) {
+      for (std::size_t b = stages.size() - std::min<std::size_t>(stages.size(), 6);
+           b < stages.size(); ++b) {
+        const Spent whole =
+            overlapped_time(s.problem, set.stage(stages[f]), set.stage(stages[b]), flags);
+        INFO(s.words << ", stages " << f << " and " << b);
+        REQUIRE_THAT(
+            set.pair_seconds(static_cast<int>(f), stages[f], static_cast<int>(b), stages[b]),
+            WithinRel(whole.duration, 1e-11));
+        ++pairs;
+      }
+    }
+  }
+  CHECK(pairs > 500);
+}
