@@ -80,7 +80,12 @@ struct RankedLayout {
   Wall wall = Wall::compute;
   std::string why;
   Seconds worst_step_time;  ///< with worst_imbalance; 0 unless the objective is robustness
-  RankKey key;
+  RankKey key;              ///< with the automatic split of the layers
+  double value = 0;         ///< what the objective ranks by, with the split of `run`
+  /// Half of the 90 % interval of log(time / first's time); not set on the first row, and where the
+  /// rank is no time.
+  std::optional<double> slower_half_width;
+  [[nodiscard]] bool told_apart_from(const RankedLayout& first) const;
 };
 
 /// Where a layout stands that somebody asked about.

@@ -1,3 +1,5 @@
+#include <cmath>
+
 #include "layout/run_file.hpp"
 #include "report/report.hpp"
 
@@ -30,6 +32,14 @@ Json explanation_json(const Explanation& x) {
           {"more_than_first", where}};
 }
 
+/// How a row compares with the first, and whether the error bar can say so.
+Json against_first(const RankedLayout& row, const RankedLayout& first) {
+  if (!row.slower_half_width) return Json::object();
+  return {{"slower_pct", 100 * (row.value / first.value - 1)},
+          {"slower_half_width_pct", 100 * std::expm1(*row.slower_half_width)},
+          {"told_apart_from_first", row.told_apart_from(first)}};
+}
+
 double per_second(std::uint64_t count, double seconds) {
   return seconds > 0 ? static_cast<double>(count) / seconds : 0.0;
 }
@@ -41,6 +51,7 @@ Json search_json(const SearchResult& r) {
   for (std::size_t i = 0; i < r.ranked.size(); ++i) {
     Json row = {{"rank", i + 1}};
     row.update(layout_json(r.ranked[i]));
+    row.update(against_first(r.ranked[i], r.ranked.front()));
     ranked.push_back(row);
   }
   for (const RankedLayout& layout : r.pareto) pareto.push_back(layout_json(layout));

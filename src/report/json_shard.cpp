@@ -19,7 +19,10 @@ Json key_json(const RankKey& key) {
 }
 
 void add_keys(Json& rows, const std::vector<RankedLayout>& layouts) {
-  for (std::size_t i = 0; i < layouts.size(); ++i) rows[i]["key"] = key_json(layouts[i].key);
+  for (std::size_t i = 0; i < layouts.size(); ++i) {
+    rows[i]["key"] = key_json(layouts[i].key);
+    rows[i]["value"] = layouts[i].value;
+  }
 }
 
 /// A run of the document; problems of the run file reader are thrown as text.
@@ -50,6 +53,7 @@ RankedLayout read_layout(const Json& row) {
                 key.at("place").get<decltype(RankKey::place)>(),
                 key.at("family").get<decltype(RankKey::family)>(),
                 key.at("reserved_bytes").get<double>()};
+  layout.value = row.value("value", layout.key.value);
   return layout;
 }
 

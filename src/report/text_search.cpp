@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "report/layout_words.hpp"
 #include "report/report.hpp"
@@ -57,12 +58,28 @@ void add_layout(Table& table, const std::string& first, const RankedLayout& layo
   table.add(std::move(cells), strong);
 }
 
+bool is_tied(const RankedLayout& row, const SearchResult& r) {
+  return row.slower_half_width && !row.told_apart_from(r.ranked.front());
+}
+
+std::string ties_text(const SearchResult& r) {
+  double width = 0;
+  for (const RankedLayout& row : r.ranked)
+    if (is_tied(row, r)) width = std::max(width, std::expm1(*row.slower_half_width));
+  if (width == 0) return "";
+  return fmt::format(
+      "  ~ not told apart from 1: a difference of up to {:.0f} % is inside the error bar\n",
+      100 * width);
+}
+
 std::string ranked_text(const SearchResult& r, const Style& style) {
   Table table(layout_columns("rank"));
-  for (std::size_t i = 0; i < r.ranked.size(); ++i)
-    add_layout(table, std::to_string(i + 1), r.ranked[i], i == 0);
-  std::string text = "\n" + style.bold("Ranked layouts") + "\n" + table.to_text(style) + "\n" +
-                     style.bold("Why") + "\n";
+  for (std::size_t i = 0; i < r.ranked.size(); ++i) {
+    const RankedLayout& row = r.ranked[i];
+    add_layout(table, (is_tied(row, r) ? "~ " : "") + std::to_string(i + 1), row, i == 0);
+  }
+  std::string text = "\n" + style.bold("Ranked layouts") + "\n" + table.to_text(style) +
+                     ties_text(r) + "\n" + style.bold("Why") + "\n";
   for (std::size_t i = 0; i < r.ranked.size(); ++i)
     text += fmt::format("  {:>3}  {}\n", i + 1, wrapped(r.ranked[i].why, kWidth, 7));
   return text;

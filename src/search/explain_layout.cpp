@@ -159,17 +159,51 @@ std::string enough(const SearchRequest& request, const Problem& p, const Space& 
   return "";
 }
 
+std::vector<Stage> stages_of(const Problem& p, const Layout& l, const std::string& text) {
+  auto plan = plan_pipeline(p.model, l, text, p.seq_length);
+  return plan ? plan.take().stages : std::vector<Stage>{};
+}
+
 /// The string of the split that the search takes by itself is no other layout.
 void drop_automatic_string(const SearchRequest& request, const Problem& p, Run& run) {
   if (run.layout.pipeline_split != PipelineSplit::explicit_string) return;
   Layout automatic = run.layout;
   automatic.pipeline_split = PipelineSplit::automatic;
-  const auto mine =
-      plan_pipeline(p.model, run.layout, run.pipeline_model_parallel_layout, p.seq_length);
-  const auto theirs = plan_pipeline(p.model, automatic, "", p.seq_length);
-  if (!mine || !theirs || mine.value().stages != theirs.value().stages) return;
+  const auto mine = stages_of(p, run.layout, run.pipeline_model_parallel_layout);
+  if (mine.empty() || mine != stages_of(p, automatic, "")) return;
   run.layout = automatic;
   run.pipeline_model_parallel_layout = request.base.pipeline_model_parallel_layout;
+}
+
+/// Place in the list, from 1; 0: not there. Splits are equal when the layers lie alike.
+int rank_in(const std::vector<RankedLayout>& listed, const Problem& p, const Run& asked) {
+  for (std::size_t i = 0; i < listed.size(); ++i) {
+    const Run& run = listed[i].run;
+    Layout same = run.layout;
+    same.pipeline_split = asked.layout.pipeline_split;
+    if (same == asked.layout &&
+        stages_of(p, run.layout, run.pipeline_model_parallel_layout) ==
+            stages_of(p, asked.layout, asked.pipeline_model_parallel_layout))
+      return static_cast<int>(i) + 1;
+  }
+  return 0;
+}
+
+/// The estimate of the first of the list, as the search judges it.
+Outcome first_of_list(const Problem& p, const Run& first, Estimate& detail) {
+  Problem own = p;
+  own.run.pipeline_model_parallel_layout = first.pipeline_model_parallel_layout;
+  return Evaluator(own).evaluate(first.layout, Depth::exact, &detail);
+}
+
+/// What beats a layout that is not listed: another split of its layers, or nothing but time.
+std::string slower_than(const std::vector<RankedLayout>& listed, const RankKey& key) {
+  const auto row = std::find_if(listed.begin(), listed.end(), [&](const RankedLayout& r) {
+    return r.key.place == key.place && r.value < r.key.value;
+  });
+  if (row == listed.end()) return fmt::format("behind the first {}", listed.size());
+  return fmt::format("rank {} splits its layers better: {}", row - listed.begin() + 1,
+                     row->run.pipeline_model_parallel_layout);
 }
 
 }  // namespace
@@ -188,7 +222,7 @@ std::optional<Survivor> find_in_space(const Space& s, const Layout& l) {
 }
 
 Explanation explain_layout(const SearchRequest& request, const Problem& p, const Space& s,
-                           const std::vector<Simulated>& found) {
+                           const std::vector<RankedLayout>& listed) {
   Explanation x;
   x.run = *request.explain;
   Problem own = p;
@@ -213,18 +247,21 @@ Explanation explain_layout(const SearchRequest& request, const Problem& p, const
   x.step_time = seconds(o.step);
   x.over = bytes(o.reserved + request.min_headroom_gib * kBytesPerGib -
                  p.system().gpu.hbm_capacity.value);
-  if (!found.empty()) {
-    const Simulated& first = found.front();
+  if (!listed.empty()) {
     Estimate best;
-    Evaluator(p).evaluate(candidate(s, first.candidate.mesh, first.candidate.inner), Depth::exact,
-                          &best);
-    x.slower_pct = 100 * (o.step / first.outcome.step - 1);
+    const Outcome first = first_of_list(p, listed.front().run, best);
+    x.slower_pct = 100 * (o.step / first.step - 1);
     x.where = differences(asked, best);
   }
   if (x.over.value > 0) {
     x.verdict = "memory";
     x.message =
         fmt::format("rank {} reserves {:.2f} GiB more than it may", o.largest_rank, in_gib(x.over));
+    return x;
+  }
+  if (x.rank = rank_in(listed, p, x.run); x.rank > 0) {
+    x.verdict = "ranked";
+    x.message = fmt::format("rank {}; {}", x.rank, in_words(x.slower_pct, x.where));
     return x;
   }
   drop_automatic_string(request, p, x.run);
@@ -243,18 +280,9 @@ Explanation explain_layout(const SearchRequest& request, const Problem& p, const
     x.message = less + "; " + in_words(x.slower_pct, x.where);
     return x;
   }
-  const auto at = std::find_if(found.begin(), found.end(), [&](const Simulated& c) {
-    return place_of(c.candidate) == place_of(*place);
-  });
-  const auto rank = static_cast<std::size_t>(at - found.begin()) + 1;
-  x.verdict = "ranked";
-  if (at != found.end() && rank <= static_cast<std::size_t>(request.top)) {
-    x.rank = static_cast<int>(rank);
-    x.message = fmt::format("rank {}; {}", rank, in_words(x.slower_pct, x.where));
-    return x;
-  }
   x.verdict = "slower";
-  x.message = fmt::format("behind the first {}; {}", request.top, in_words(x.slower_pct, x.where));
+  x.message =
+      slower_than(listed, key_of(request, s, *place, o)) + "; " + in_words(x.slower_pct, x.where);
   return x;
 }
 

@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <map>
+#include <thread>
 
 #include "moecast/search.hpp"
+#include "search/finish.hpp"
 #include "search/rank_order.hpp"
 
 namespace moecast {
@@ -105,10 +107,12 @@ Result<SearchResult> merge(const std::vector<SearchShard>& shards) {
     front.insert(front.end(), part.pareto.begin(), part.pareto.end());
   }
   if (all.any_fit) all.nearest = {};
-  const auto top = static_cast<std::size_t>(shards.front().top);
+  const int asked = shards.front().top;
+  const auto top = static_cast<std::size_t>(compared_rows(asked));
   ranked = in_rank_order(std::move(ranked));
   all.pareto = pareto_front(std::move(front), front_limit(ranked, top), kFrontRows);
   all.ranked = first_of(ranked, top);
+  finish(all, asked, static_cast<int>(std::max(1u, std::thread::hardware_concurrency())));
   return all;
 }
 

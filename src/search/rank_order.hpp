@@ -12,16 +12,25 @@ namespace moecast {
 
 inline constexpr std::size_t kFrontRows = 10;
 
-/// By key, the best of every family before the rest.
-template <typename T>
-std::vector<T> in_rank_order(std::vector<T> items) {
-  std::sort(items.begin(), items.end(), [](const T& a, const T& b) { return a.key < b.key; });
+/// Rows whose splits are improved before the list is cut: the first does not depend on how many are
+/// listed, up to ten.
+inline int compared_rows(int top) { return std::max(top, 10); }
+
+/// Sorted, the best of every family before the rest.
+template <typename T, typename Less>
+std::vector<T> in_rank_order(std::vector<T> items, Less less) {
+  std::sort(items.begin(), items.end(), less);
   std::set<decltype(RankKey::family)> seen;
   std::vector<T> ordered, rest;
   for (T& item : items)
     (seen.insert(item.key.family).second ? ordered : rest).push_back(std::move(item));
   ordered.insert(ordered.end(), rest.begin(), rest.end());
   return ordered;
+}
+
+template <typename T>
+std::vector<T> in_rank_order(std::vector<T> items) {
+  return in_rank_order(std::move(items), [](const T& a, const T& b) { return a.key < b.key; });
 }
 
 template <typename T>

@@ -11,23 +11,32 @@
 #include "search/enumerate.hpp"
 #include "search/explain.hpp"
 #include "search/explain_layout.hpp"
+#include "search/finish.hpp"
 #include "search/rank_order.hpp"
 #include "search/simulate.hpp"
+#include "search/split.hpp"
 
 namespace moecast {
 namespace {
 
-/// A row is what estimate says of its run, whatever the search ranked by.
-RankedLayout ranked(const SearchRequest& request, const Problem& p, const Space& s,
-                    const Simulated& c) {
+/// A row is what estimate says of its run, whatever the search ranked by. `better`: where its
+/// layers lie, if not as the automatic split puts them.
+RankedLayout ranked(const SearchRequest& request, const Problem& asked, const Space& s,
+                    const Simulated& c, const std::optional<Split>& better = std::nullopt) {
   RankedLayout r;
   r.run = request.base;
   r.run.layout = candidate(s, c.candidate.mesh, c.candidate.inner);
+  Problem p = asked;
+  if (better) {
+    r.run.layout.pipeline_split = PipelineSplit::explicit_string;
+    p.run.pipeline_model_parallel_layout = better->layout;
+  }
+  const Layout l = r.run.layout;
   Evaluator e(p);
   Estimate detail;
   const Outcome outcome = e.evaluate(r.run.layout, Depth::exact, &detail);
   if (request.objective == SearchRequest::Objective::robustness)
-    r.worst_step_time = seconds(c.outcome.step);
+    r.worst_step_time = seconds(better ? better->outcome.step : c.outcome.step);
   const std::string& split = detail.run.pipeline_model_parallel_layout;
   if (!split.empty()) {  // what auto chose, in Megatron's words: the run can be exported and gives
                          // the same numbers
@@ -40,10 +49,38 @@ RankedLayout ranked(const SearchRequest& request, const Problem& p, const Space&
   r.tflops_per_gpu = tokens * model_flops_per_token(p.model, p.seq_length, r.run.layout.tp) / 1e12;
   r.peak = bytes(outcome.peak);
   r.peak_reserved = bytes(outcome.reserved);
-  r.wall = find_wall(p, candidate(s, c.candidate.mesh, c.candidate.inner), outcome).wall;
+  r.wall = find_wall(p, l, outcome).wall;
   r.why = why(p, r.run.layout, detail, outcome);
   r.key = c.key;
+  r.value = better ? better->outcome.step : c.key.value;
   return r;
+}
+
+bool searches_split(const SearchRequest& request) {
+  const auto is_split = [](const auto& pair) {
+    const Knob* knob = find_knob(pair.first);
+    return knob != nullptr && knob->key == "layout.pipeline_model_parallel_layout";
+  };
+  return std::none_of(request.fix.begin(), request.fix.end(), is_split) &&
+         std::none_of(request.vary.begin(), request.vary.end(), is_split);
+}
+
+/// The listed rows, each with the best split of its layers that is found (a split is an axis of
+/// its own: it is not searched where the request says it, or ranks by memory).
+std::vector<RankedLayout> listed(const SearchRequest& request, const Problem& p,
+                                 const Problem& judged, const Space& s,
+                                 const std::vector<Simulated>& first, int threads) {
+  std::vector<RankedLayout> rows(first.size());
+  const double room = p.system().gpu.hbm_capacity.value - request.min_headroom_gib * kBytesPerGib;
+  parallel_for(first.size(), threads, [&](int, std::size_t i) {
+    const Simulated& c = first[i];
+    std::optional<Split> better;
+    if (request.objective != SearchRequest::Objective::memory && searches_split(request))
+      better =
+          better_split(judged, candidate(s, c.candidate.mesh, c.candidate.inner), c.outcome, room);
+    rows[i] = ranked(request, p, s, c, better);
+  });
+  return rows;
 }
 
 /// The problem that layouts are judged by: time and memory only grow with the imbalance, so the
@@ -60,6 +97,7 @@ Problem judged_by(const SearchRequest& request, const Problem& p) {
 Result<SearchResult> search(const SearchRequest& asked) {
   const auto began = std::chrono::steady_clock::now();
   SearchRequest request = asked;
+  request.top = compared_rows(asked.top);
   Diagnostics problems;
   for (const auto& [name, text] : request.fix) {
     const Knob* knob = find_knob(name);
@@ -96,12 +134,12 @@ Result<SearchResult> search(const SearchRequest& asked) {
     result.simulated = simulated.size();
     if (!request.stopped()) result.pruned = rankable - simulated.size();
     const auto top = static_cast<std::size_t>(request.top);
-    for (const Simulated& c : first_of(simulated, top))
-      result.ranked.push_back(ranked(request, p, s, c));
+    result.ranked = listed(request, p, judged, s, first_of(simulated, top), threads);
     const double limit = front_limit(simulated, top);
     for (const Simulated& c :
          pareto_front(simulated, limit, request.part.whole() ? kFrontRows : simulated.size()))
       result.pareto.push_back(ranked(request, p, s, c));
+    if (request.part.whole()) finish(result, asked.top, threads);
     const Layout first = candidate(s, all.first_fit.mesh, all.first_fit.inner);
     const Outcome o = Evaluator(judged).evaluate(first, Depth::exact);
     result.first_fit =
@@ -115,7 +153,7 @@ Result<SearchResult> search(const SearchRequest& asked) {
         nearest_change(judged, result.nearest.run.layout, request.min_headroom_gib);
     result.nearest.mesh = all.nearest.mesh;
   }
-  if (request.explain) result.explained = explain_layout(request, judged, s, simulated);
+  if (request.explain) result.explained = explain_layout(request, judged, s, result.ranked);
   result.complete = !request.stopped();
   if (request.progress) request.progress(1);
   result.elapsed_s =

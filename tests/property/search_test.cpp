@@ -8,6 +8,7 @@
 
 #include "catch.hpp"
 #include "core/document.hpp"
+#include "estimate/interval.hpp"
 #include "layout/run_file.hpp"
 #include "moecast/evaluator.hpp"
 #include "problem_of.hpp"
@@ -123,6 +124,41 @@ TEST_CASE("rows are in order, and nothing dominates a row of the Pareto front") 
   CHECK(result.evaluated <= result.legal);
   CHECK(result.fit <= result.evaluated);
   CHECK(rejected <= result.candidates);
+}
+
+TEST_CASE("is a row told apart from the first only where their error bar excludes 1?") {
+  RankedLayout first, row;
+  first.value = 10;
+  row.value = 10.4;
+  CHECK(row.told_apart_from(first));
+  row.slower_half_width = 0.03;
+  CHECK(row.told_apart_from(first));
+  row.slower_half_width = 0.05;
+  CHECK(!row.told_apart_from(first));
+}
+
+TEST_CASE("are the rows of a search held against the first by the parameters that both share?") {
+  SearchRequest request = small_request("qwen3-30b-a3b", "dgx-h200", 16);
+  const SearchResult result = must(search(request));
+  REQUIRE(result.ranked.size() > 2);
+  const RankedLayout& first = result.ranked.front();
+  const auto known = [](const RankedLayout& row) {
+    Problem p = problem_of(row.run);
+    return std::pair(p, sensitivity(p, row.run.layout, row.step_time.value));
+  };
+  const auto [p, one] = known(first);
+  CHECK(!first.slower_half_width);
+  int tied = 0;
+  for (std::size_t i = 1; i < result.ranked.size(); ++i) {
+    const RankedLayout& row = result.ranked[i];
+    REQUIRE(row.slower_half_width);
+    CHECK(*row.slower_half_width == ratio_half_width(p, known(row).second, one));
+    CHECK(*row.slower_half_width < half_width(p, one) + half_width(p, known(row).second));
+    tied += row.told_apart_from(first) ? 0 : 1;
+  }
+  CHECK(tied > 0);  // rows 1 and 2 of a search are near-ties
+  request.objective = SearchRequest::Objective::memory;
+  for (const RankedLayout& row : must(search(request)).ranked) CHECK(!row.slower_half_width);
 }
 
 TEST_CASE("what fits nowhere is answered with the nearest miss and what would make it fit") {

@@ -1,3 +1,4 @@
+#include <cmath>
 #include <set>
 
 #include "catch.hpp"
@@ -106,6 +107,26 @@ TEST_CASE("the search document counts, ranks from 1 and times per second") {
   CHECK_THAT(d.at("fit").at("step_time_s").get<double>(), WithinRel(0.7, 1e-12));
   CHECK(d.at("rejected").at("WORLD-EXPERT") == 600);
   CHECK_FALSE(d.contains("nearest"));
+}
+
+TEST_CASE("does a row say how much slower than the first it is, and how surely?") {
+  SearchResult r = sample_search();
+  REQUIRE(r.ranked.size() > 1);
+  r.ranked[0].value = 10;
+  r.ranked[1].value = 10.4;
+  CHECK(!search_json(r).at("ranked")[1].contains("told_apart_from_first"));
+  for (const double width : {0.02, 0.06}) {
+    r.ranked[1].slower_half_width = width;
+    const Json row = search_json(r).at("ranked")[1];
+    CHECK_THAT(row.at("slower_pct").get<double>(), WithinRel(4.0, 1e-9));
+    CHECK_THAT(row.at("slower_half_width_pct").get<double>(),
+               WithinRel(100 * (std::exp(width) - 1), 1e-9));
+    CHECK(row.at("told_apart_from_first") == (width < 0.03));
+    const std::string text = search_text(SearchRequest{}, r, Style{});
+    CHECK((text.find("~ 2") != std::string::npos) == (width > 0.03));
+    CHECK((text.find("not told apart from 1") != std::string::npos) == (width > 0.03));
+  }
+  CHECK(!search_json(r).at("ranked")[0].contains("told_apart_from_first"));
 }
 
 TEST_CASE("a search that fits nothing has an empty ranking and the nearest layout") {
