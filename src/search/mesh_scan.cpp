@@ -1,6 +1,7 @@
 #include "search/mesh_scan.hpp"
 
 #include <algorithm>
+#include <numeric>
 #include <tuple>
 
 namespace moecast {
@@ -64,8 +65,10 @@ MeshScan::MeshScan(const SearchRequest& request, const Problem& p, const Space& 
       legality_(p),
       rules_(s, legality_),
       leanest_(leanest(s.recomputes)),
+      every_set_(s.recomputes.size()),
       more_(s.recomputes.size()),
       known_(s.dispatchers.size()) {
+  std::iota(every_set_.begin(), every_set_.end(), std::size_t{0});
   for (std::size_t a = 0; a < s.recomputes.size(); ++a) {
     for (std::size_t b = 0; b < s.recomputes.size(); ++b) {
       if (recomputes_more(s.recomputes[b], s.recomputes[a]))
@@ -136,7 +139,11 @@ bool MeshScan::leanest_fits(std::uint16_t offload) {
   InnerIndex i;
   i.offload = offload;
   for (i.dispatcher = 0; i.dispatcher < (hopeless ? 1 : s_.dispatchers.size()); ++i.dispatcher) {
-    for (const std::size_t r : leanest_) {
+    const bool refused = std::any_of(leanest_.begin(), leanest_.end(), [&](std::size_t r) {
+      i.recompute = static_cast<std::uint16_t>(r);
+      return rules_.refusing(i) >= 0;
+    });
+    for (const std::size_t r : refused ? every_set_ : leanest_) {  // a part of it may be legal
       i.recompute = static_cast<std::uint16_t>(r);
       if (rules_.refusing(i) >= 0) continue;
       double reserved = 0;

@@ -52,7 +52,7 @@ class MeshScan {
   Evaluator evaluator_;
   Legality legality_;
   InnerRules rules_;
-  std::vector<std::size_t> leanest_;
+  std::vector<std::size_t> leanest_, every_set_;  ///< recompute choices
   std::vector<std::vector<std::uint16_t>> more_;  ///< per recompute choice: those that do more
   std::vector<GraphUse> graphs_;
   Scan result_;

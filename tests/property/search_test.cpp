@@ -175,6 +175,15 @@ TEST_CASE("what fits nowhere is answered with the nearest miss and what would ma
   CHECK_THAT(result.nearest.over.value, WithinRel((reserved - e.capacity).value, 1e-9));
 }
 
+TEST_CASE("does a layout fit that excludes the leanest recomputation?") {
+  SearchRequest request = small_request("llama3-8b", "dgx-b200", 8);
+  request.base.layout.cpu_offloading_num_layers = 2;  // refused beside recomputation
+  request.fix.emplace_back("offload.cpu_offloading_num_layers", "2");
+  const SearchResult result = must(search(request));
+  REQUIRE(result.any_fit);
+  CHECK(result.ranked.front().run.layout.recompute_granularity == RecomputeGranularity::none);
+}
+
 TEST_CASE("a headroom that nothing leaves empties the ranking") {
   SearchRequest request = small_request("qwen3-30b-a3b", "dgx-h100", 8);
   REQUIRE(must(search(request)).any_fit);
