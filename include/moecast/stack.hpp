@@ -17,8 +17,8 @@ namespace moecast {
 /// What measured training steps said about a profile's parameters: MAP estimates with their joint
 /// covariance, and what the model still misses. Written by `moecast validate --fit`.
 struct StepFit {
-  /// A parameter of every system in `scope` (its name, hopper | blackwell, grace | x86): the profile's
-  /// value times exp(log).
+  /// A parameter of every system in `scope` (its name, hopper | blackwell, grace | x86), or of
+  /// every stack with a deviation of this scope: the profile's value times exp(log).
   struct Factor {
     std::string scope, path;
     double log = 0;
@@ -27,11 +27,20 @@ struct StepFit {
   std::vector<Factor> factors;
   std::vector<std::vector<double>> correlation;  ///< of the factors, lower triangle with diagonal
   /// Scatter of log time on rows that were left out of the fit.
-  double residual_sd = 0;   ///< beyond the parameters' spread
-  double half_width = 0;    ///< 90 % intervals reach this many standard deviations (heavy tails)
-  double pair_sd = 0;       ///< of two rows of one (model, system) against each other
-  int rows = 0;             ///< that the fit saw
+  double residual_sd = 0;  ///< beyond the parameters' spread
+  double half_width = 0;   ///< 90 % intervals reach this many standard deviations (heavy tails)
+  double pair_sd = 0;      ///< of two rows of one (model, system) against each other
+  int rows = 0;            ///< that the fit saw
   std::map<std::string, std::vector<std::string>> domain;  ///< what the rows covered, by knob
+};
+
+/// A parameter in which a stack may differ from its base, by a factor that steps tell: the fit's
+/// prior is a factor of 1 with this standard deviation of its log. Stacks with one scope share the
+/// factor.
+struct Deviation {
+  std::string scope, path;
+  double sd = 0;
+  std::string source;
 };
 
 struct Stack {
@@ -46,16 +55,20 @@ struct Stack {
   Bytes communicator;                 ///< and every further one
   double host_factor = 1.0;           ///< host time against the profile's
   double memory_kernel_factor = 1.0;  ///< memory-bound kernels against the profile's
-  std::map<std::string, std::string> sources;  ///< per value
+  std::map<std::string, std::string> sources;        ///< per value
   std::map<std::string, ParameterValue> parameters;  ///< laid over the profile's, by path
+  std::vector<Deviation> deviations;                 ///< of this stack and of those below it
   StepFit fit;
 };
 
 /// Lays a stack's own parameters and its fitted factors over a profile. A value measured on this
-/// very system is not moved by a factor.
+/// very system is moved by deviations of the stack only.
 void apply_stack(const Stack& stack, const System& system, Profile& profile, bool fitted = true);
 /// GPU generation, kind of host, or the system's own name: is it in `scope`?
 bool in_scope(const System& system, const std::string& scope);
+/// Does a factor of this scope move this parameter of this profile under this stack?
+bool factor_moves(const Stack& stack, const System& system, const Profile& profile,
+                  const std::string& scope, const std::string& path);
 
 /// By container name or alias (then `exact` is false), or a path. An unknown name is a Diagnostic
 /// with the nearest.

@@ -45,7 +45,8 @@ double other_variance(Problem& p, const Layout& l, double step) {
   for (const Parameter& parameter : parameter_table()) {
     const bool moved = std::any_of(
         p.stack.fit.factors.begin(), p.stack.fit.factors.end(), [&](const StepFit::Factor& f) {
-          return f.path == parameter.path && in_scope(p.system(), f.scope);
+          return f.path == parameter.path &&
+                 factor_moves(p.stack, p.system(), p.profile, f.scope, f.path);
         });
     const auto found = p.profile.values.find(parameter.path);
     const double sd = found == p.profile.values.end() ? 0.2 : found->second.sd;
@@ -89,13 +90,20 @@ Sensitivity sensitivity(const Problem& p, const Layout& l, double step) {
   Problem moved = p;
   Sensitivity s;
   const auto& table = parameter_table();
+  std::map<std::string, double> slopes;  // a path may have factors of several scopes
+  const auto slope_of = [&](const std::string& path) {
+    const auto [known, first] = slopes.try_emplace(path, 0);
+    if (first) {
+      const auto parameter = std::find_if(table.begin(), table.end(),
+                                          [&](const Parameter& q) { return q.path == path; });
+      known->second = slope(moved, l, *parameter, step);
+    }
+    return known->second;
+  };
   for (const StepFit::Factor& f : p.stack.fit.factors) {
-    const auto parameter = std::find_if(table.begin(), table.end(),
-                                        [&](const Parameter& q) { return q.path == f.path; });
-    const auto held = p.profile.values.find(f.path);
-    const bool active = in_scope(p.system(), f.scope) && held != p.profile.values.end() &&
-                        held->second.kind != "measured" && can_matter(p, l, f.path);
-    s.fitted.push_back(active ? slope(moved, l, *parameter, step) : 0);
+    const bool active =
+        factor_moves(p.stack, p.system(), p.profile, f.scope, f.path) && can_matter(p, l, f.path);
+    s.fitted.push_back(active ? slope_of(f.path) : 0);
   }
   if (!system_was_fitted(p)) s.others = other_variance(moved, l, step);
   return s;

@@ -35,6 +35,9 @@ class StackReader {
     file_.memory_kernel_factor = number("memory_kernel_factor", 0.01, 100.0);
     if (const Node* parameters = top_.get("parameters"))
       file_.parameters = read_stack_parameters(file_.document, *parameters, problems_);
+    if (const Node* deviations = top_.get("deviations"))
+      file_.deviations =
+          read_deviations(file_.document, *deviations, "stack " + file_.name, problems_);
     if (const Node* fit = top_.get("fit"))
       file_.fit = read_step_fit(file_.document, *fit, problems_);
     top_.finish();
@@ -149,6 +152,7 @@ Stack StackFile::applied_to(Stack under) const {
   if (communicator_gib) under.communicator = gibibytes(*communicator_gib);
   under.host_factor = host_factor.value_or(under.host_factor);
   for (const auto& [path, value] : parameters) under.parameters[path] = value;
+  under.deviations.insert(under.deviations.end(), deviations.begin(), deviations.end());
   if (fit) under.fit = *fit;
   under.memory_kernel_factor = memory_kernel_factor.value_or(under.memory_kernel_factor);
   return under;

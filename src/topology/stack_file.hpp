@@ -21,6 +21,7 @@ struct StackFile {
       first_communicator_gib, communicator_gib, host_factor, memory_kernel_factor;
   std::map<std::string, std::string> sources;
   std::map<std::string, ParameterValue> parameters;
+  std::vector<Deviation> deviations;
   std::optional<StepFit> fit;
 
   /// What this file says laid over `under`.

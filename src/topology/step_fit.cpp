@@ -98,6 +98,29 @@ std::map<std::string, ParameterValue> read_stack_parameters(const Document& doc,
   return values;
 }
 
+std::vector<Deviation> read_deviations(const Document& doc, const Node& node,
+                                       const std::string& stack, Diagnostics& problems) {
+  std::vector<Deviation> list;
+  for (const auto& [path, mark, leaf] : node.entries) {
+    if (find_parameter(path) == nullptr) {
+      problems.push_back(unknown_parameter(doc, mark, path));
+      continue;
+    }
+    if (!leaf.is_map()) {
+      problems.push_back(doc.problem(mark, path, "a deviation is {sd, source}"));
+      continue;
+    }
+    MapReader reader(doc, leaf, "deviations." + path, problems);
+    Deviation d{reader.text("scope", stack), path, reader.required_number("sd"),
+                reader.required_text("source")};
+    reader.finish();
+    if (d.sd <= 0 || d.sd > 1)
+      problems.push_back(doc.problem(mark, path, "sd is of a log factor: above 0, at most 1"));
+    list.push_back(std::move(d));
+  }
+  return list;
+}
+
 StepFit read_step_fit(const Document& doc, const Node& node, Diagnostics& problems) {
   StepFit fit;
   MapReader reader(doc, node, "fit", problems);
@@ -127,6 +150,15 @@ bool in_scope(const System& system, const std::string& scope) {
   return scope == generation || scope == host || scope == system.name;
 }
 
+bool factor_moves(const Stack& stack, const System& system, const Profile& profile,
+                  const std::string& scope, const std::string& path) {
+  const auto held = profile.values.find(path);
+  if (held == profile.values.end()) return false;
+  if (in_scope(system, scope)) return held->second.kind != "measured";
+  return std::any_of(stack.deviations.begin(), stack.deviations.end(),
+                     [&](const Deviation& d) { return d.scope == scope && d.path == path; });
+}
+
 void apply_stack(const Stack& stack, const System& system, Profile& profile, bool fitted) {
   for (const auto& [path, value] : stack.parameters) {
     find_parameter(path)->in(profile.calibration) = value.value;
@@ -134,10 +166,8 @@ void apply_stack(const Stack& stack, const System& system, Profile& profile, boo
   }
   if (!fitted) return;
   for (const StepFit::Factor& f : stack.fit.factors) {
+    if (!factor_moves(stack, system, profile, f.scope, f.path)) continue;
     const auto held = profile.values.find(f.path);
-    if (!in_scope(system, f.scope) || held == profile.values.end() ||
-        held->second.kind == "measured")
-      continue;
     const Parameter& parameter = *find_parameter(f.path);
     double& value = parameter.in(profile.calibration);
     value = std::clamp(value * std::exp(f.log), parameter.low, parameter.high);

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <functional>
 #include <map>
+#include <set>
 #include <thread>
 #include <utility>
 
@@ -63,16 +64,36 @@ void StepModel::collect_parameters() {
       scopes.emplace(scope_of(table[q].path, r.problem.system()), &r.problem);
     }
     for (const auto& [scope, problem] : scopes) {
-      const double value = table[q].in(problem->profile.calibration);
       const auto found = problem->profile.values.find(table[q].path);
-      if (value <= 0 || found == problem->profile.values.end() || found->second.kind == "measured")
-        continue;
-      const double sd = found->second.sd;
-      parameters_.push_back({scope, static_cast<int>(q), sd,
-                             std::max(-3 * sd, std::log(std::max(table[q].low, 1e-9) / value)),
-                             std::min(3 * sd, std::log(table[q].high / value))});
+      if (factor_moves(problem->stack, problem->system(), problem->profile, scope, table[q].path) &&
+          found->second.sd > 0)
+        add_parameter(scope, q, found->second.sd, *problem);
     }
   }
+  collect_deviations();
+}
+
+void StepModel::collect_deviations() {
+  const auto& table = parameter_table();
+  std::set<std::pair<std::string, std::string>> seen;
+  for (const StepRow& r : rows_) {
+    for (const Deviation& d : r.problem.stack.deviations) {
+      if (!seen.emplace(d.scope, d.path).second) continue;
+      const auto at = std::find_if(table.begin(), table.end(),
+                                   [&](const Parameter& p) { return p.path == d.path; });
+      add_parameter(d.scope, static_cast<std::size_t>(at - table.begin()), d.sd, r.problem);
+    }
+  }
+}
+
+void StepModel::add_parameter(const std::string& scope, std::size_t index, double sd,
+                              const Problem& problem) {
+  const Parameter& parameter = parameter_table()[index];
+  const double value = parameter.in(problem.profile.calibration);
+  if (value <= 0) return;
+  parameters_.push_back({scope, static_cast<int>(index), sd,
+                         std::max(-3 * sd, std::log(std::max(parameter.low, 1e-9) / value)),
+                         std::min(3 * sd, std::log(parameter.high / value))});
 }
 
 void StepModel::keep(const std::vector<std::size_t>& positions) {
@@ -83,17 +104,18 @@ void StepModel::keep(const std::vector<std::size_t>& positions) {
 
 bool StepModel::moves(const StepParameter& t, std::size_t row) const {
   const StepRow& r = rows_[row];
-  return in_scope(r.problem.system(), t.scope) &&
-         can_matter(r.problem, r.layout, parameter_table()[static_cast<std::size_t>(t.index)].path);
+  const std::string& path = parameter_table()[static_cast<std::size_t>(t.index)].path;
+  return factor_moves(r.problem.stack, r.problem.system(), r.problem.profile, t.scope, path) &&
+         can_matter(r.problem, r.layout, path);
 }
 
 Problem StepModel::at(std::size_t row, const Eigen::VectorXd& x) const {
   Problem p = rows_[row].problem;
   for (std::size_t j = 0; j < parameters_.size(); ++j) {
     const StepParameter& t = parameters_[j];
-    if (!in_scope(p.system(), t.scope)) continue;
-    parameter_table()[static_cast<std::size_t>(t.index)].in(p.profile.calibration) *=
-        std::exp(x[static_cast<Eigen::Index>(j)]);
+    const Parameter& parameter = parameter_table()[static_cast<std::size_t>(t.index)];
+    if (factor_moves(p.stack, p.system(), p.profile, t.scope, parameter.path))
+      parameter.in(p.profile.calibration) *= std::exp(x[static_cast<Eigen::Index>(j)]);
   }
   return p;
 }

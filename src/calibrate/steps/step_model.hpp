@@ -19,7 +19,7 @@ struct StepRow {
   double seconds = 0;  ///< measured
 };
 
-/// A log factor on one parameter of the systems in `scope`.
+/// A log factor on one parameter of the systems, or of the stacks, in `scope`.
 struct StepParameter {
   std::string scope;
   int index = 0;  ///< into parameter_table()
@@ -43,6 +43,9 @@ class StepModel {
 
  private:
   void collect_parameters();
+  void collect_deviations();
+  void add_parameter(const std::string& scope, std::size_t index, double sd,
+                     const Problem& problem);
   [[nodiscard]] bool moves(const StepParameter& t, std::size_t row) const;
   [[nodiscard]] Problem at(std::size_t row, const Eigen::VectorXd& x) const;
 

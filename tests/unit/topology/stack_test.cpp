@@ -110,6 +110,29 @@ TEST_CASE("a stack file of the user's own takes a base, plain values and is read
   CHECK(load_stack(lost).problems().at(0).line == 3);
 }
 
+TEST_CASE("a stack inherits the deviations of its base, and a deviation is of a known parameter") {
+  const test::TempDir folder;
+  const auto path =
+      folder.file("mine.yaml",
+                  "schema: moecast/stack@1\nname: mine\nbase: megatron-lm-2026-06\ndeviations:\n"
+                  "  launch.sync_us: {sd: 0.2, source: \"our nodes\"}\n");
+  const auto mine = load_stack(path);
+  REQUIRE(mine.ok());
+  const auto& deviations = mine.value().stack.deviations;
+  REQUIRE(deviations.size() == 2);
+  CHECK(deviations[0].scope == "megatron-lm");
+  CHECK(deviations[1].scope == "stack mine");
+  CHECK(deviations[1].sd == 0.2);
+
+  const auto bad = load_stack(
+      folder.file("bad.yaml",
+                  "schema: moecast/stack@1\nname: bad\nbase: \"26.06\"\ndeviations:\n"
+                  "  launch.host: {sd: 0.2, source: x}\n  launch.sync_us: {sd: 0, source: x}\n"));
+  REQUIRE_FALSE(bad.ok());
+  CHECK(bad.problems().size() == 2);
+  CHECK(bad.problems().at(0).line == 5);
+}
+
 TEST_CASE("complete_software fills what the run leaves open and keeps what it says") {
   const auto stack = load_stack("26.06").take().stack;
   Software asked;
