@@ -26,9 +26,13 @@ endforeach()
 
 file(GLOB device_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/calibrate/cuda/*.cpp ${CMAKE_SOURCE_DIR}/src/calibrate/cuda/*.cu)
 set_source_files_properties(${device_sources} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON SKIP_PRECOMPILE_HEADERS ON)
-target_sources(moecast_calibrate PRIVATE ${device_sources})
+# An object library of its own, so that what has no device can still compile it: ./dev cuda
+add_library(moecast_device OBJECT ${device_sources})
+target_compile_options(moecast_device PRIVATE "$<$<COMPILE_LANGUAGE:CUDA>:--extended-lambda;--expt-relaxed-constexpr>")
+target_compile_definitions(moecast_device PRIVATE MOECAST_HAS_CUDA)
+target_include_directories(moecast_device PRIVATE ${CMAKE_SOURCE_DIR}/src)
+target_include_directories(moecast_device SYSTEM PRIVATE ${CUDNN_INCLUDE} ${NCCL_INCLUDE} ${CUDAToolkit_INCLUDE_DIRS})
+target_link_libraries(moecast_device PRIVATE moecast_topology moecast_core Eigen3::Eigen)
 target_compile_definitions(moecast_calibrate PUBLIC MOECAST_HAS_CUDA)
-target_compile_options(moecast_calibrate PRIVATE "$<$<COMPILE_LANGUAGE:CUDA>:--extended-lambda;--expt-relaxed-constexpr>")
-target_include_directories(moecast_calibrate SYSTEM PRIVATE ${CUDNN_INCLUDE} ${NCCL_INCLUDE} ${CUDAToolkit_INCLUDE_DIRS})
-target_link_libraries(moecast_calibrate PRIVATE CUDA::cublasLt CUDA::cublas CUDA::cudart_static ${CUDNN_LIBRARY} ${NCCL_LIBRARY}
-                      ${CMAKE_DL_LIBS} Threads::Threads)
+target_link_libraries(moecast_calibrate PRIVATE moecast_device CUDA::cublasLt CUDA::cublas CUDA::cudart_static
+                      ${CUDNN_LIBRARY} ${NCCL_LIBRARY} ${CMAKE_DL_LIBS} Threads::Threads)
