@@ -11,7 +11,7 @@
 namespace moecast {
 namespace {
 
-constexpr double kSigma = 0.05;  ///< scatter of repeated runs and of what no mechanism explains
+constexpr double kSigma = 0.04;  ///< scatter of repeated runs and of what no mechanism explains
 constexpr double kHuber = 1.5;
 constexpr int kIterations = 6;
 constexpr int kRefits = 3;  ///< rounds of a left-out fit with the full fit's derivatives
