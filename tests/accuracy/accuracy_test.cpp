@@ -53,12 +53,12 @@ TEST_CASE(
     CHECK(part.at(key).get<double>() <= limit);
   };
   CHECK(cross.at("n") == 205);
-  at_most(cross, "mape_pct", 7.0);
-  at_most(cross, "median_ape_pct", 5.3);
-  at_most(cross, "p90_ape_pct", 15.9);
-  at_most(cross.at("leave_one_release_out"), "mape_pct", 5.4);
-  at_most(cross.at("leave_one_release_out"), "p90_ape_pct", 10.9);
-  at_most(cross.at("in_sample"), "mape_pct", 4.6);
+  at_most(cross, "mape_pct", 6.8);
+  at_most(cross, "median_ape_pct", 5.1);
+  at_most(cross, "p90_ape_pct", 15.4);
+  at_most(cross.at("leave_one_release_out"), "mape_pct", 5.2);
+  at_most(cross.at("leave_one_release_out"), "p90_ape_pct", 11.0);
+  at_most(cross.at("in_sample"), "mape_pct", 4.3);
   CHECK(cross.at("spearman_within_system").get<double>() >= 0.94);
   CHECK(cross.at("interval_coverage_pct").get<double>() >= 85);
   CHECK(cross.at("interval_coverage_pct").get<double>() <= 95);
@@ -69,7 +69,7 @@ TEST_CASE(
 
 TEST_CASE("are steps of real H200s forecast through the measured profile, class by class?") {
   const Json all = validated({kRows + "h200_runs.csv", "--kernels", kRows + "h200_kernels.csv"});
-  CHECK(all.at("summary").at("mape_pct").get<double>() <= 4.1);
+  CHECK(all.at("summary").at("mape_pct").get<double>() <= 3.8);
   CHECK(all.at("summary").at("memory").at("mape_pct").get<double>() <= 0.1);
   const Json& classes = all.at("kernel_classes");
   for (const char* name : {"dense_gemm", "grouped_gemm", "attention", "memory_bound"}) {
