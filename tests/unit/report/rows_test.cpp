@@ -190,7 +190,7 @@ TEST_CASE("words that are in no list are notes, and the rest of the cell still c
   CHECK(noted(qwen_with("optimizer_dtype_notes", "m=int3"), "m=int3"));
   CHECK(noted(qwen_with("ep_overlap", "perhaps"), "ep_overlap"));
   CHECK(noted(qwen_with("release", "27.01"), "27.01"));
-  CHECK(noted(qwen_with("release", "moe_dev"), "26.02"));
+  CHECK(noted(qwen_with("release", "moe_dev"), "megatron-lm-2026-02"));
   CHECK(noted(qwen_with("recompute_modules", "full(zigzag)"), "full(uniform,1)"));
 }
 
