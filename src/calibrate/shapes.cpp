@@ -166,7 +166,7 @@ std::vector<std::uint64_t> host_copy_bytes(const Grid& grid) {
 std::vector<int> dispatch_sms(const Grid& grid) {
   if (grid.seed != 0) return {6, 14, 28, 40};
   if (grid.is_quick) return {8, 24};
-  return {4, 8, 12, 16, 20, 24, 32, 48, 64};
+  return {4, 8, 12, 16, 20, 24, 32, 48, 64, 96, 128};
 }
 
 std::vector<int> rows_per_expert(int experts, int mean, bool is_skewed) {

@@ -20,11 +20,14 @@
 namespace moecast {
 namespace {
 
+double start_seconds(const LinkParameters& p, double latency_steps, double bytes) {
+  const double ramp = p.ramp_us * bytes / (bytes + p.ramp_mib * 1024 * 1024);
+  return (p.latency_us + p.latency_us_per_rank * latency_steps + ramp) * 1e-6;
+}
+
 double link_seconds(const LinkParameters& p, double rate, double latency_steps, double wire,
                     double bytes) {
-  const double bandwidth = rate * p.bandwidth_fraction;
-  const double ramp = p.ramp_us * bytes / (bytes + p.ramp_mib * 1024 * 1024);
-  return (p.latency_us + p.latency_us_per_rank * latency_steps + ramp) * 1e-6 + wire / bandwidth;
+  return start_seconds(p, latency_steps, bytes) + wire / (rate * p.bandwidth_fraction);
 }
 
 /// All-to-all across domains: the two parts of what a rank sends, each on its own link, at the same
@@ -144,7 +147,13 @@ Seconds Prices::dispatch(Dispatcher d, const DispatchShape& s, const GroupSpan& 
   const double network = std::max(sent * row / (system->nic_per_gpu.value * p.nic_fraction),
                                   sent * p.network_row_us * 1e-6 / sms);
   const double queues = span.domains > 1 ? sms * p.network_us_per_sm * 1e-6 : 0;
-  return seconds(p.latency_us * 1e-6 + queues + std::max(std::hypot(nvlink, network), through_sms));
+  const double start =
+      d == Dispatcher::alltoall
+          ? start_seconds(calibration->nvlink[static_cast<std::size_t>(Collective::alltoall)],
+                          span.ranks_per_domain - 1, s.topk * scale)
+          : 0;
+  return seconds(p.latency_us * 1e-6 + start + queues +
+                 std::max(std::hypot(nvlink, network), through_sms));
 }
 
 }  // namespace moecast

@@ -158,7 +158,8 @@ void link_rows(Builder& b) {
   b.each("collectives.network", kCollectiveNames, "ramp_mib", "MiB",
          "message that pays half of ramp_us", 0.001, 100,
          [](Calibration& c, int i) { return &c.network[i].ramp_mib; });
-  b.each("dispatch", kBackends, "latency_us", "us", "per dispatch or combine call", 1, 500,
+  b.each("dispatch", kBackends, "latency_us", "us",
+         "per dispatch or combine call; alltoall: beyond the start of the collective", 0.1, 500,
          [](Calibration& c, int i) { return &c.dispatch[i].latency_us; });
   b.each("dispatch", kBackends, "nvlink_fraction", "fraction", "of NVLink per direction", 0.1, 1,
          [](Calibration& c, int i) { return &c.dispatch[i].nvlink_fraction; });

@@ -22,6 +22,9 @@ KernelKeys keys_of(const RoutedShape& s, int ranks, int sms) {
 }
 
 constexpr std::size_t kCheckedTokens = 128;
+constexpr int kSetUpSms = 16;
+constexpr std::uint64_t kTokenBytes =
+    4096 * 7168 * sizeof(bf16);  ///< what dispatch and combine of 4096 tokens move, about
 
 /// Ranks that hold an expert of the token.
 std::set<int> destinations(const P2pExchange& e, std::size_t source, std::size_t token) {
@@ -37,8 +40,7 @@ std::set<int> destinations(const P2pExchange& e, std::size_t source, std::size_t
 double verify(World& world, const P2pExchange& e, int sms) {
   const std::size_t width = size(e.world.hidden), topk = size(e.world.topk),
                     tokens = size(e.world.tokens);
-  enqueue_layout(world, e, main_stream);
-  enqueue_dispatch(world, e, sms, main_stream);
+  enqueue_dispatch(world, e, false, sms, main_stream);
   enqueue_combine(world, e, sms, main_stream);
   sync_all(world);
   double worst = 0;
@@ -81,8 +83,7 @@ JointWork prepare_p2p(World& world, const RoutedShape& shape, int sms, bool is_c
   work.rel_error = verify(world, e, sms);
   work.launch = [&world, e, sms, is_combine, has_layout](const StreamOf& stream) {
     if (is_combine) return enqueue_combine(world, e, sms, stream);
-    if (has_layout) enqueue_layout(world, e, stream);
-    enqueue_dispatch(world, e, sms, stream);
+    enqueue_dispatch(world, e, has_layout, sms, stream);
   };
   return work;
 }
@@ -159,16 +160,21 @@ P2pExchange set_up_exchange(World& world, const RoutedShape& shape) {
   for (std::size_t i = 0; i < n; ++i) {
     Gpu& gpu = *world.gpus[i];
     gpu.make_current();
-    p2p_prepare();
+    p2p_prepare_dispatch();
+    p2p_prepare_combine();
     Arena& a = *gpu.arena;
     P2pRank& rank = e.world.rank[i];
     rank.rows = a.take<bf16>(n * tokens * width);
+    rank.back = a.take<bf16>(n * tokens * width);
     rank.experts = a.take<int>(n * tokens * topk);
     rank.probs = a.take<float>(n * tokens * topk);
-    rank.arrived = a.take<unsigned>(3 * kMaxP2pRanks);
+    const std::size_t words = 3 * kMaxP2pRanks + n * tokens;
+    rank.sent = a.take<int>(kMaxP2pRanks);
+    rank.arrived = a.take<unsigned>(words);
     rank.ready = rank.arrived + kMaxP2pRanks;
     rank.expected = rank.ready + kMaxP2pRanks;
-    check(cudaMemsetAsync(rank.arrived, 0, 3 * kMaxP2pRanks * sizeof(unsigned), gpu.stream));
+    rank.returned = rank.expected + kMaxP2pRanks;
+    check(cudaMemsetAsync(rank.arrived, 0, words * sizeof(unsigned), gpu.stream));
     check(cudaMemsetAsync(rank.rows, 0xff, n * tokens * width * sizeof(bf16), gpu.stream));
     e.expert_of.push_back(a.take<int>(tokens * topk));
     e.slot.push_back(a.take<int>(tokens * n));
@@ -182,23 +188,18 @@ P2pExchange set_up_exchange(World& world, const RoutedShape& shape) {
     fill_normal(e.probs[i], tokens * topk, 5, gpu.stream);
     fill_normal(e.x[i], tokens * width, static_cast<unsigned>(i + 9), gpu.stream);
   }
-  enqueue_layout(world, e, main_stream);
+  sync_all(world);
+  enqueue_dispatch(world, e, false, kSetUpSms, main_stream);
   sync_all(world);
   return e;
 }
 
-void enqueue_layout(const World& world, const P2pExchange& e, const StreamOf& stream) {
+void enqueue_dispatch(const World& world, const P2pExchange& e, bool has_layout, int sms,
+                      const StreamOf& stream) {
   for (std::size_t i = 0; i < world.gpus.size(); ++i) {
     world.gpus[i]->make_current();
-    p2p_layout(e.world, e.expert_of[i], e.slot[i], stream(*world.gpus[i]));
-  }
-}
-
-void enqueue_dispatch(const World& world, const P2pExchange& e, int sms, const StreamOf& stream) {
-  for (std::size_t i = 0; i < world.gpus.size(); ++i) {
-    world.gpus[i]->make_current();
-    p2p_dispatch(e.world, static_cast<int>(i), e.x[i], e.expert_of[i], e.probs[i], e.slot[i], sms,
-                 stream(*world.gpus[i]));
+    p2p_dispatch(e.world, static_cast<int>(i), e.x[i], e.expert_of[i], e.probs[i], e.slot[i],
+                 has_layout, sms, stream(*world.gpus[i]));
   }
 }
 
@@ -214,7 +215,7 @@ void measure_dispatch(Bench& bench, World& world) {
   if (world.has_peer_access) {
     for (const bool both : {false, true}) {
       for (const std::uint64_t bytes :
-           {std::uint64_t{1} << 20, std::uint64_t{1} << 24, std::uint64_t{1} << 28}) {
+           {std::uint64_t{1} << 20, std::uint64_t{1} << 24, kTokenBytes, std::uint64_t{1} << 28}) {
         const Kernel kernel{
             "peer_copy",
             {{"ranks", double(world.ranks)}, {"bytes", double(bytes)}, {"both", both ? 1.0 : 0.0}},
@@ -233,10 +234,10 @@ void measure_dispatch(Bench& bench, World& world) {
       for (const int sms : dispatch_sms(bench.grid)) {
         const KernelKeys keys = keys_of(shape, world.ranks, sms);
         measure_together(bench, world, {cls, keys, "p2p"},
-                         [&] { return prepare_p2p(world, shape, sms, is_combine, true); });
+                         [&] { return prepare_p2p(world, shape, sms, is_combine, false); });
         if (!is_combine && shape.tokens == 4096)
           measure_together(bench, world, {cls, keys, "p2p_cached_layout"},
-                           [&] { return prepare_p2p(world, shape, sms, false, false); });
+                           [&] { return prepare_p2p(world, shape, sms, false, true); });
       }
     }
   }

@@ -16,8 +16,8 @@ struct P2pExchange {
 };
 
 P2pExchange set_up_exchange(World& world, const RoutedShape& shape);
-void enqueue_layout(const World& world, const P2pExchange& e, const StreamOf& stream);
-void enqueue_dispatch(const World& world, const P2pExchange& e, int sms, const StreamOf& stream);
+void enqueue_dispatch(const World& world, const P2pExchange& e, bool has_layout, int sms,
+                      const StreamOf& stream);
 void enqueue_combine(const World& world, const P2pExchange& e, int sms, const StreamOf& stream);
 
 }  // namespace moecast::cuda
