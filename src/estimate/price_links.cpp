@@ -8,8 +8,9 @@
 // wire bytes x own_share / (n - 1) more, which is why two ranks reach less bus bandwidth than eight
 // (aiconfigurator's nccl-tests: all-gather 258, 317, 337 GB/s at 2, 4, 8 H200s). Dispatch: NVLink
 // and NIC parts run at the same time and join by a 2-norm; the SMs of the kernel bound the sum.
-// Across domains each SM walks its rows chunk by chunk (a time per row, whatever its width) and
-// keeps queue pairs of its own, so that too few SMs and too many are both slow: Megatron-Bridge's
+// Across domains HybridEP's SMs take turns at chunks of 64 tokens (a time per row that leaves the
+// domain, whatever its width; 4096 tokens are 6, 4, 4 and 2 turns of 12, 16, 20 and 32 SMs) and
+// keep queue pairs of their own, so that too few SMs and too many are both slow: Megatron-Bridge's
 // tuning log of Qwen3.5-35B-A3B on 16 H100 with 12, 16, 20 and 108 SMs. Volumes: Megatron
 // token_dispatcher.py; DeepEP and HybridEP copy once per distinct rank (NVLink) or domain
 // (network).
@@ -19,6 +20,8 @@
 
 namespace moecast {
 namespace {
+
+constexpr double kTokensPerChunk = 64;  ///< HybridEP's NUM_OF_TOKENS_PER_CHUNK_*
 
 double start_seconds(const LinkParameters& p, double latency_steps, double bytes) {
   const double ramp = p.ramp_us * bytes / (bytes + p.ramp_mib * 1024 * 1024);
@@ -144,8 +147,10 @@ Seconds Prices::dispatch(Dispatcher d, const DispatchShape& s, const GroupSpan& 
   const double per_sm = combine ? p.combine_gb_per_s_per_sm : p.gb_per_s_per_sm;
   const double through_sms = per_sm > 0 ? v.distinct_ranks * scale / (sms * per_sm * 1e9) : 0;
   const double sent = v.network_copies * s.tokens * s.imbalance;
-  const double network = std::max(sent * row / (system->nic_per_gpu.value * p.nic_fraction),
-                                  sent * p.network_row_us * 1e-6 / sms);
+  const double turns = std::ceil(std::ceil(s.tokens / kTokensPerChunk) / sms);
+  const double network = std::max(
+      sent * row / (system->nic_per_gpu.value * p.nic_fraction),
+      turns * kTokensPerChunk * v.network_copies * s.imbalance * p.network_row_us * 1e-6);
   const double queues = span.domains > 1 ? sms * p.network_us_per_sm * 1e-6 : 0;
   const double start =
       d == Dispatcher::alltoall
