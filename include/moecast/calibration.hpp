@@ -93,6 +93,7 @@ struct DispatchParameters {
   double nvlink_fraction = 0;
   double nic_fraction = 0;
   double gb_per_s_per_sm = 0;  ///< bytes that one SM of the dispatch kernel moves; 0 = not limited
+  double rank_us = 0;            ///< of one SM per token and rank of the NVLink domain
   double network_row_us = 0;     ///< of one SM per row that it sends to another domain
   double network_us_per_sm = 0;  ///< per call and SM across domains: queue pairs and their flags
   double combine_gb_per_s_per_sm = 0;  ///< the same of combine, which also adds

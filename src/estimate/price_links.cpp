@@ -7,7 +7,10 @@
 // doc/PERFORMANCE.md. A rank also copies (or adds) its own 1/n of the buffer at a rate of its own:
 // wire bytes x own_share / (n - 1) more, which is why two ranks reach less bus bandwidth than eight
 // (aiconfigurator's nccl-tests: all-gather 258, 317, 337 GB/s at 2, 4, 8 H200s). Dispatch: NVLink
-// and NIC parts run at the same time and join by a 2-norm; the SMs of the kernel bound the sum.
+// and NIC parts run at the same time and join by a 2-norm; the SMs of the kernel bound the sum, by
+// bytes and, where a domain has many ranks, by the look at every rank for every token (HybridEP's
+// README, FP8 on 16 SMs of GB200: 1.0, 1.3, 2.3, 3.0 and 3.3 us a token and SM at 8, 16, 24, 32 and
+// 36 ranks, and no faster with half the bytes).
 // Across domains HybridEP's SMs take turns at chunks of 64 tokens (a time per row that leaves the
 // domain, whatever its width; 4096 tokens are 6, 4, 4 and 2 turns of 12, 16, 20 and 32 SMs) and
 // keep queue pairs of their own, so that too few SMs and too many are both slow: Megatron-Bridge's
@@ -145,7 +148,9 @@ Seconds Prices::dispatch(Dispatcher d, const DispatchShape& s, const GroupSpan& 
       v.nvlink_copies * scale / (system->nvlink_per_direction.value * p.nvlink_fraction);
   const int sms = s.num_sms > 0 ? s.num_sms : default_num_sms(d);
   const double per_sm = combine ? p.combine_gb_per_s_per_sm : p.gb_per_s_per_sm;
-  const double through_sms = per_sm > 0 ? v.distinct_ranks * scale / (sms * per_sm * 1e9) : 0;
+  const double through_sms =
+      std::max(per_sm > 0 ? v.distinct_ranks * scale / (sms * per_sm * 1e9) : 0,
+               s.tokens * s.imbalance * span.ranks_per_domain * p.rank_us * 1e-6 / sms);
   const double sent = v.network_copies * s.tokens * s.imbalance;
   const double turns = std::ceil(std::ceil(s.tokens / kTokensPerChunk) / sms);
   const double network = std::max(

@@ -171,6 +171,8 @@ void link_rows(Builder& b) {
   b.each("dispatch", kBackends, "combine_gb_per_s_per_sm", "GB/s",
          "one SM of the combine kernel; 0 = not limited", 0, 200,
          [](Calibration& c, int i) { return &c.dispatch[i].combine_gb_per_s_per_sm; });
+  b.each("dispatch", kBackends, "rank_us", "us", "one SM, per token and rank of the NVLink domain",
+         0, 2, [](Calibration& c, int i) { return &c.dispatch[i].rank_us; });
   b.each("dispatch", kBackends, "network_row_us", "us", "one SM, per row sent to another domain", 0,
          20, [](Calibration& c, int i) { return &c.dispatch[i].network_row_us; });
   b.each("dispatch", kBackends, "network_us_per_sm", "us",
