@@ -16,7 +16,9 @@ IssueFlags issue_flags(const Problem& p, const Layout& l) {
   f.overlap = l.overlap_moe_expert_parallel_comm;
   f.delay_wgrad = l.delay_wgrad_compute;
   f.shared_overlap = l.moe_shared_expert_overlap;
-  const int sms = l.dispatcher_num_sms > 0 ? l.dispatcher_num_sms : default_num_sms(l.dispatcher);
+  const int domains = p.cluster.span(1, l.etp * l.ep).domains;
+  const int sms =
+      l.dispatcher_num_sms > 0 ? l.dispatcher_num_sms : default_num_sms(l.dispatcher, domains);
   f.sm_share = static_cast<double>(sms) / p.system().gpu.sms;
   return f;
 }

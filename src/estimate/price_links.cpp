@@ -64,12 +64,12 @@ double wire_factor(Collective op, int ranks) {
   }
 }
 
-int default_num_sms(Dispatcher d) {
+int default_num_sms(Dispatcher d, int domains) {
   switch (d) {
     case Dispatcher::deepep:
       return 20;
     case Dispatcher::hybridep:
-      return 16;
+      return domains > 1 ? 8 : 24;
     default:
       return 16;  // NCCL channels of an all-to-all
   }
@@ -146,7 +146,7 @@ Seconds Prices::dispatch(Dispatcher d, const DispatchShape& s, const GroupSpan& 
   const double scale = s.tokens * row * s.imbalance;
   const double nvlink =
       v.nvlink_copies * scale / (system->nvlink_per_direction.value * p.nvlink_fraction);
-  const int sms = s.num_sms > 0 ? s.num_sms : default_num_sms(d);
+  const int sms = s.num_sms > 0 ? s.num_sms : default_num_sms(d, span.domains);
   const double per_sm = combine ? p.combine_gb_per_s_per_sm : p.gb_per_s_per_sm;
   const double through_sms =
       std::max(per_sm > 0 ? v.distinct_ranks * scale / (sms * per_sm * 1e9) : 0,

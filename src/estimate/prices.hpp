@@ -53,7 +53,9 @@ DispatchVolume dispatch_volume(Dispatcher d, const DispatchShape& shape, const G
 /// Expected number of distinct bins that k draws without replacement from E experts hit, E split
 /// evenly into `bins`.
 double expected_distinct(int bins, int num_experts, int topk);
-int default_num_sms(Dispatcher d);
+/// SMs of the backend's kernels where Megatron states none, for EP over so many NVLink domains:
+/// Megatron token_dispatcher.py (DeepEP), deepseek-ai/DeepEP csrc/hybrid_ep/config.cuh (HybridEP).
+int default_num_sms(Dispatcher d, int domains);
 
 struct Prices {
   const Calibration* calibration = nullptr;

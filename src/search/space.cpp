@@ -140,14 +140,17 @@ std::vector<Choice> inner_axis(const SearchRequest& r, const InnerKeys& keys,
   return choices;
 }
 
+constexpr int kHybridEpSms = 32;  ///< what Megatron-Bridge's performance recipes set
+
 void inner_axes(Space& s, const SearchRequest& r, const Problem& p) {
   const bool moe = p.model.moe.num_moe_experts > 0;
   std::vector<DispatcherChoice> dispatchers;
   std::vector<OverlapChoice> overlaps;
   if (moe) {
+    const int sms = r.base.layout.dispatcher_num_sms;
     dispatchers = {{Dispatcher::alltoall, 0},
                    {Dispatcher::deepep, 0},
-                   {Dispatcher::hybridep, r.base.layout.dispatcher_num_sms}};
+                   {Dispatcher::hybridep, sms > 0 ? sms : kHybridEpSms}};
     overlaps = {{false, false, false}, {true, false, false}, {true, true, false}};
     if (p.model.moe.moe_shared_expert_intermediate_size > 0)
       overlaps.push_back({false, false, true});
