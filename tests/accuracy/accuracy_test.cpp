@@ -53,16 +53,16 @@ TEST_CASE(
     CHECK(part.at(key).get<double>() <= limit);
   };
   CHECK(cross.at("n") == 205);
-  at_most(cross, "mape_pct", 6.8);
-  at_most(cross, "median_ape_pct", 5.1);
-  at_most(cross, "p90_ape_pct", 15.4);
-  at_most(cross.at("leave_one_release_out"), "mape_pct", 5.2);
-  at_most(cross.at("leave_one_release_out"), "p90_ape_pct", 11.0);
-  at_most(cross.at("in_sample"), "mape_pct", 4.3);
-  CHECK(cross.at("spearman_within_system").get<double>() >= 0.94);
+  at_most(cross, "mape_pct", 5.35);
+  at_most(cross, "median_ape_pct", 3.7);
+  at_most(cross, "p90_ape_pct", 12.1);
+  at_most(cross.at("leave_one_release_out"), "mape_pct", 4.6);
+  at_most(cross.at("leave_one_release_out"), "p90_ape_pct", 9.8);
+  at_most(cross.at("in_sample"), "mape_pct", 3.8);
+  CHECK(cross.at("spearman_within_system").get<double>() >= 0.95);
   CHECK(cross.at("interval_coverage_pct").get<double>() >= 85);
   CHECK(cross.at("interval_coverage_pct").get<double>() <= 95);
-  CHECK(cross.at("ab").at("right").get<int>() >= 19);
+  CHECK(cross.at("ab").at("right").get<int>() >= 20);
   const double left_out = published("left out (model, system)", "accuracy:begin");
   CHECK(std::abs(left_out - cross.at("mape_pct").get<double>()) < 0.15);
 }
