@@ -1,144 +1,219 @@
 #include "estimate/pair_seconds.hpp"
 
-#include <limits>
+#include <algorithm>
+#include <cmath>
 
 namespace moecast {
 namespace {
 
-constexpr double kNever = -std::numeric_limits<double>::infinity();
+constexpr double kNever = -1e30;  ///< seconds: before everything, and finite
 enum Way : std::uint8_t { kForward, kBackward };
 enum Stream : std::uint8_t { kCompute, kComm };
 
+PairNode node_of(const IssuedOp& op, bool later) {
+  switch (op.part) {
+    case Part::combine:
+      return kCombineNode;
+    case Part::dispatch:
+      return kDispatchNode;
+    case Part::attention:
+      return later ? kAttentionWgrad : kAttentionNode;
+    case Part::experts:
+      break;
+  }
+  return later ? kExpertsWgrad : kExpertsNode;
+}
+
+/// The clocks of a map, one after the other.
+template <typename Map>
+auto clocks(Map& m) {
+  return std::array{&m.from_host.host,   &m.from_host.stream,   &m.from_host.started,
+                    &m.from_stream.host, &m.from_stream.stream, &m.from_stream.started};
+}
+
+PairMap between(const PairMap& least, const PairMap& most, double share) {
+  PairMap m = least;
+  const auto to = clocks(m);
+  const auto end = clocks(most);
+  for (std::size_t i = 0; i < to.size(); ++i) *to[i] += share * (*end[i] - *to[i]);
+  return m;
+}
+
+bool equal(const PairMap& a, const PairMap& b) {
+  const auto x = clocks(a), y = clocks(b);
+  return std::equal(x.begin(), x.end(), y.begin(), [](const double* u, const double* v) {
+    return std::abs(*u - *v) <= 1e-13 * std::abs(*v);
+  });
+}
+
 }  // namespace
 
-PairSeconds::PairSeconds(const Problem& p, const IssueFlags& flags,
-                         const std::vector<IssuedLayer>& layers)
-    : compute_per_share_(p.profile.calibration.contention_compute_per_sm * flags.sm_share),
-      contention_comm_(p.profile.calibration.contention_comm),
-      host_factor_(p.profile.calibration.host_overlap_factor),
-      sync_cost_(p.profile.calibration.sync_us * 1e-6 * p.ablation.host),
-      kernel_floor_(p.profile.calibration.kernel_floor_us * 1e-6),
-      single_queue_(p.features.single_queue),
-      delay_(flags.delay_wgrad) {
-  for (const IssuedLayer& layer : layers) {
-    forward_.push_back(direction(layer.forward, false));
-    backward_.push_back(direction(layer.backward, true));
-  }
-}
+PairRules::PairRules(const Problem& p, const IssueFlags& flags)
+    : compute_per_share(p.profile.calibration.contention_compute_per_sm * flags.sm_share),
+      contention_comm(p.profile.calibration.contention_comm),
+      host_factor(p.profile.calibration.host_overlap_factor),
+      sync_cost(p.profile.calibration.sync_us * 1e-6 * p.ablation.host),
+      kernel_floor(p.profile.calibration.kernel_floor_us * 1e-6),
+      single_queue(p.features.single_queue),
+      delay(flags.delay_wgrad) {}
 
-PairSeconds::Direction PairSeconds::direction(const std::vector<IssuedOp>& ops,
-                                              bool backward) const {
-  Direction d;
+PairDirection::PairDirection(const PairRules& rules, const std::vector<IssuedOp>& ops,
+                             bool backward) {
+  std::array<Ops, kPairNodes> lists;
   for (const IssuedOp& op : ops) {
-    const double host = op.host * host_factor_;
+    const double host = op.host * rules.host_factor;
     const Op packed{op.gpu, host, host / std::max(1.0f, op.launches), op.sync,
                     op.cls == OpClass::ep_comm};
-    (packed.exchange ? d.exchange : d.compute) += op.gpu;
-    const bool later = backward && delay_ && op.wgrad;
-    const Node node = op.part == Part::combine     ? combine
-                      : op.part == Part::dispatch  ? dispatch
-                      : op.part == Part::attention ? later ? attention_wgrad : attention
-                      : later                      ? experts_wgrad
-                                                   : experts;
-    d.ops[node].push_back(packed);
-    d.ops[kWhole].push_back(packed);
+    (packed.exchange ? exchange_ : compute_) += op.gpu;
+    lists[node_of(op, backward && rules.delay && op.wgrad)].push_back(packed);
+    lists[kWhole].push_back(packed);
   }
-  return d;
+  for (std::size_t i = 0; i < kPairNodes; ++i)
+    nodes_[i] = node(rules, std::move(lists[i]), static_cast<PairNode>(i));
 }
 
-PairSeconds::Clocks PairSeconds::run(const std::vector<Op>& ops, Clocks at, double slow,
-                                     double slow_exchange) const {
+PairMap::Clocks PairDirection::run(const PairRules& rules, const Ops& ops, PairMap::Clocks at,
+                                   double slow, double slow_exchange) {
   for (const Op& op : ops) {
     const double gpu = op.gpu * (op.exchange ? slow_exchange : slow);
     const double start = std::max(at.stream, at.host + op.first);
     at.host += op.host;
     at.started = start;
-    at.stream = std::max(start + gpu, at.host + std::min(gpu, kernel_floor_));
-    if (op.sync) at.host = std::max(at.host, at.stream) + sync_cost_;
+    at.stream = std::max(start + gpu, at.host + std::min(gpu, rules.kernel_floor));
+    if (op.sync) at.host = std::max(at.host, at.stream) + rules.sync_cost;
   }
   return at;
 }
 
-const PairSeconds::Direction& PairSeconds::mapped(Direction& d) const {
-  if (d.slow == slow_) return d;
-  for (std::size_t i = 0; i < kLists; ++i) {
-    const bool comm = i == combine || i == dispatch;
-    const double exchange = comm ? slow_exchange_ : slow_;
-    d.maps[i] = {!d.ops[i].empty(), run(d.ops[i], {0, kNever, kNever}, slow_, exchange),
-                 run(d.ops[i], {kNever, 0, kNever}, slow_, exchange)};
+PairMap PairDirection::map(const PairRules& rules, const Ops& ops, PairNode node, double slow) {
+  const bool comm = node == kCombineNode || node == kDispatchNode;
+  const double exchange = comm ? rules.contention_comm : slow;
+  return {!ops.empty(), run(rules, ops, {0, kNever, kNever}, slow, exchange),
+          run(rules, ops, {kNever, 0, kNever}, slow, exchange)};
+}
+
+/// Every clock is a convex function of the slowdown (a latest of sums), but for kernels that it
+/// makes longer than the kernel floor: where the middle lies on the chord, all of it does.
+PairDirection::Node PairDirection::node(const PairRules& rules, Ops ops, PairNode which) {
+  const double slowest = 1 + rules.compute_per_share;
+  Node n{map(rules, ops, which, 1), map(rules, ops, which, slowest), {}};
+  const bool crosses = std::any_of(ops.begin(), ops.end(), [&](const Op& op) {
+    return op.gpu < rules.kernel_floor && op.gpu * slowest > rules.kernel_floor;
+  });
+  const PairMap middle = map(rules, ops, which, 1 + rules.compute_per_share / 2);
+  if (crosses || !equal(between(n.least, n.most, 0.5), middle)) n.bent = std::move(ops);
+  return n;
+}
+
+PairMaps PairDirection::at(const PairRules& rules, double slow) const {
+  const double share = slow > 1 ? (slow - 1) / rules.compute_per_share : 0;
+  PairMaps maps;
+  for (std::size_t i = 0; i < kPairNodes; ++i) {
+    const Node& n = nodes_[i];
+    if (!n.least.any) continue;
+    maps[i] = n.bent.empty() ? between(n.least, n.most, share)
+                             : map(rules, n.bent, static_cast<PairNode>(i), slow);
   }
-  d.slow = slow_;
-  return d;
+  return maps;
 }
 
-void PairSeconds::node(State& s, const Map& m, int direction, int stream, bool ordered) const {
-  if (!m.any) return;
-  double& free = s.free[stream];
-  if (ordered) free = std::max(free, s.done[direction]);
-  if (single_queue_) free = std::max(free, s.started);
-  const double host = s.host, at = free;
-  s.host = std::max(host + m.from_host.host, at + m.from_stream.host);
-  free = std::max(host + m.from_host.stream, at + m.from_stream.stream);
-  s.started = std::max(host + m.from_host.started, at + m.from_stream.started);
-  if (ordered) s.done[direction] = free;
-}
+namespace {
 
-void PairSeconds::pair(State& s, const Direction& f, const Direction& b) const {
-  node(s, b.maps[combine], kBackward, kComm, true);
-  node(s, f.maps[attention], kForward, kCompute, true);
-  node(s, b.maps[experts], kBackward, kCompute, true);
-  node(s, f.maps[dispatch], kForward, kComm, true);
-  node(s, b.maps[experts_wgrad], kBackward, kCompute, false);
-  node(s, b.maps[dispatch], kBackward, kComm, true);
-  node(s, f.maps[experts], kForward, kCompute, true);
-  node(s, f.maps[combine], kForward, kComm, true);
-  node(s, b.maps[attention], kBackward, kCompute, true);
-  node(s, b.maps[attention_wgrad], kBackward, kCompute, false);
-}
+/// The clocks while a pair of stages runs.
+class PairClocks {
+ public:
+  explicit PairClocks(const PairRules& rules) : single_queue_(rules.single_queue) {}
 
-void PairSeconds::alone(State& s, const Direction& d, int direction) const {
-  s.free[kCompute] = std::max({s.free[kCompute], s.free[kComm], s.done[direction]});
-  node(s, d.maps[kWhole], direction, kCompute, true);
-  s.free[kComm] = s.free[kCompute];
-}
+  void pair(const PairMaps& f, const PairMaps& b) {
+    node(b[kCombineNode], kBackward, kComm, true);
+    node(f[kAttentionNode], kForward, kCompute, true);
+    node(b[kExpertsNode], kBackward, kCompute, true);
+    node(f[kDispatchNode], kForward, kComm, true);
+    node(b[kExpertsWgrad], kBackward, kCompute, false);
+    node(b[kDispatchNode], kBackward, kComm, true);
+    node(f[kExpertsNode], kForward, kCompute, true);
+    node(f[kCombineNode], kForward, kComm, true);
+    node(b[kAttentionNode], kBackward, kCompute, true);
+    node(b[kAttentionWgrad], kBackward, kCompute, false);
+  }
 
-double PairSeconds::seconds(const std::vector<IssuedRun>& forward,
-                            const std::vector<IssuedRun>& backward) {
+  void alone(const PairMaps& layer, Way way) {
+    free_[kCompute] = std::max({free_[kCompute], free_[kComm], done_[way]});
+    node(layer[kWhole], way, kCompute, true);
+    free_[kComm] = free_[kCompute];
+  }
+
+  [[nodiscard]] double end() const { return std::max(free_[kCompute], free_[kComm]); }
+
+ private:
+  void node(const PairMap& m, Way way, Stream stream, bool ordered) {
+    if (!m.any) return;
+    double& free = free_[stream];
+    if (ordered) free = std::max(free, done_[way]);
+    if (single_queue_) free = std::max(free, started_);
+    const double host = host_, at = free;
+    host_ = std::max(host + m.from_host.host, at + m.from_stream.host);
+    free = std::max(host + m.from_host.stream, at + m.from_stream.stream);
+    started_ = std::max(host + m.from_host.started, at + m.from_stream.started);
+    if (ordered) done_[way] = free;
+  }
+
+  bool single_queue_;
+  double host_ = 0, free_[2] = {0, 0}, done_[2] = {0, 0}, started_ = 0;
+};
+
+/// Layers of a stage, one after the other, with their maps.
+class Layers {
+ public:
+  Layers(const PairRules& rules, double slow, std::span<const PairRun> runs)
+      : rules_(rules), slow_(slow), next_(runs.begin()), end_(runs.end()) {
+    enter();
+  }
+  [[nodiscard]] int left() const { return left_; }  ///< in this run; 0: no more
+  [[nodiscard]] const PairMaps& maps() const { return maps_; }
+  void pass(int layers) {
+    left_ -= layers;
+    if (left_ == 0) enter();
+  }
+
+ private:
+  void enter() {
+    if (next_ == end_) return;
+    left_ = next_->count;
+    maps_ = next_->layer->at(rules_, slow_);
+    ++next_;
+  }
+  const PairRules& rules_;
+  double slow_;
+  std::span<const PairRun>::iterator next_, end_;
+  int left_ = 0;
+  PairMaps maps_;
+};
+
+}  // namespace
+
+double pair_seconds(const PairRules& rules, std::span<const PairRun> forward,
+                    std::span<const PairRun> backward) {
   double compute = 0, exchange = 0;
-  const auto add = [&](const std::vector<IssuedRun>& runs, const std::vector<Direction>& of) {
-    for (const IssuedRun& run : runs) {
-      compute += run.count * of[run.layer].compute;
-      exchange += run.count * of[run.layer].exchange;
+  for (const auto& runs : {forward, backward}) {
+    for (const PairRun& run : runs) {
+      compute += run.count * run.layer->compute();
+      exchange += run.count * run.layer->exchange();
     }
-  };
-  add(forward, forward_);
-  add(backward, backward_);
+  }
   const double beside = compute > 0 ? std::min(1.0, exchange / compute) : 0;
-  slow_ = 1 + compute_per_share_ * beside;
-  slow_exchange_ = exchange > 0 ? contention_comm_ : 1;
-
-  State s;
-  auto f = forward.begin();
-  auto b = backward.rbegin();
-  int f_left = forward.empty() ? 0 : f->count, b_left = backward.empty() ? 0 : b->count;
-  while (f != forward.end() && b != backward.rend()) {
-    const Direction &first = mapped(forward_[f->layer]), &second = mapped(backward_[b->layer]);
-    const int both = std::min(f_left, b_left);
-    for (int i = 0; i < both; ++i) pair(s, first, second);
-    f_left -= both;
-    b_left -= both;
-    if (f_left == 0 && ++f != forward.end()) f_left = f->count;
-    if (b_left == 0 && ++b != backward.rend()) b_left = b->count;
+  const double slow = 1 + rules.compute_per_share * beside;
+  PairClocks clocks(rules);
+  Layers f(rules, slow, forward), b(rules, slow, backward);
+  while (f.left() > 0 && b.left() > 0) {
+    const int both = std::min(f.left(), b.left());
+    for (int i = 0; i < both; ++i) clocks.pair(f.maps(), b.maps());
+    f.pass(both);
+    b.pass(both);
   }
-  for (; f != forward.end(); f_left = ++f != forward.end() ? f->count : 0) {
-    for (const Direction& d = mapped(forward_[f->layer]); f_left > 0; --f_left)
-      alone(s, d, kForward);
-  }
-  for (; b != backward.rend(); b_left = ++b != backward.rend() ? b->count : 0) {
-    for (const Direction& d = mapped(backward_[b->layer]); b_left > 0; --b_left)
-      alone(s, d, kBackward);
-  }
-  return std::max(s.free[kCompute], s.free[kComm]);
+  for (; f.left() > 0; f.pass(1)) clocks.alone(f.maps(), kForward);
+  for (; b.left() > 0; b.pass(1)) clocks.alone(b.maps(), kBackward);
+  return clocks.end();
 }
 
 }  // namespace moecast

@@ -224,6 +224,28 @@ InFlight in_flight_of(const Problem& p, const Pipeline& t, const Alive& alive) {
   return all;
 }
 
+Pipeline::Distinct distinct_of(const std::vector<int>& content, int vpp) {
+  Pipeline::Distinct d;
+  const auto place = [](auto& known, const auto& item) {
+    const auto at = std::find(known.begin(), known.end(), item);
+    const auto index = static_cast<std::size_t>(at - known.begin());
+    if (at == known.end()) known.push_back(item);
+    return index;
+  };
+  std::vector<int> contents;
+  for (std::size_t i = 0; i < content.size(); ++i) {
+    d.of_stage.push_back(place(contents, content[i]));
+    if (contents.size() > d.stages.size()) d.stages.push_back(static_cast<int>(i));
+  }
+  const auto chunks = static_cast<std::size_t>(vpp);
+  for (std::size_t f = 0; f < content.size(); ++f) {
+    for (std::size_t c = 0; c < chunks; ++c)
+      d.of_pair.push_back(
+          place(d.pairs, std::pair(d.of_stage[f], d.of_stage[f / chunks * chunks + c])));
+  }
+  return d;
+}
+
 Pipeline make_pipeline(const Problem& p, PipelinePlan plan, const ScheduleShape& s,
                        MeshCache& cache) {
   Pipeline t(s.vpp);
@@ -235,6 +257,7 @@ Pipeline make_pipeline(const Problem& p, PipelinePlan plan, const ScheduleShape&
     t.content.push_back(
         cache.contents.try_emplace(stage, static_cast<int>(cache.contents.size())).first->second);
   t.kind = number_ranks(t);
+  t.distinct = distinct_of(t.content, s.vpp);
   const auto known = cache.alive.find({s.pp, s.vpp, s.microbatches, s.group});
   const auto& alive = known != cache.alive.end()
                           ? known->second

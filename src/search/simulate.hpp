@@ -1,6 +1,6 @@
 #pragma once
 /// Second pass: exact steps in the order of the bound, in batches of fixed size, until no bound can
-/// beat the K-th best.
+/// beat the K-th best; or of all that fits, mesh by mesh.
 #include <vector>
 
 #include "search/enumerate.hpp"
@@ -9,13 +9,12 @@ namespace moecast {
 
 struct Simulated {
   Survivor candidate;
-  Outcome outcome;
   RankKey key;
 };
 
 /// Candidates that differ only in graph scope, delayed wgrad or memory measures are one family, so
 /// that ten rows are ten layouts.
-RankKey key_of(const SearchRequest& r, const Space& s, const Survivor& c, const Outcome& o);
+RankKey key_of(const SearchRequest& r, const Space& s, const Survivor& c, double step);
 
 /// In the order of the answer; complete up to the K-th family.
 std::vector<Simulated> simulate(const SearchRequest& request, const Problem& p, const Space& space,
