@@ -64,6 +64,7 @@ ScheduleProgram::ScheduleProgram(const ScheduleShape& s) : s_(s) {
   keep_ends();
 }
 
+/// The ranks in turn: the clocks of one hardly ever wait for those just computed.
 void ScheduleProgram::order_steps() {
   std::vector<std::vector<ScheduleOp>> orders;
   for (int r = 0; r < s_.pp; ++r) orders.push_back(rank_order(s_, r));
@@ -78,19 +79,18 @@ void ScheduleProgram::order_steps() {
     moved = false;
     for (int r = 0; r < s_.pp; ++r) {
       const auto i = static_cast<std::size_t>(r);
-      while (next[i] < orders[i].size()) {
-        const ScheduleOp& op = orders[i][next[i]];
-        const Step step = step_of(r, op);
-        if (written[step.in[0]] == 0 || written[step.in[1]] == 0) break;
-        written[step.out[0]] = written[step.out[1]] = 1;
-        const auto number = static_cast<std::uint32_t>(steps_.size());
-        steps_.push_back(step);
-        of_rank_[i].push_back(number);
-        if (op.kind != ScheduleOp::Kind::forward)
-          last_backward_[i][static_cast<std::size_t>(op.backward_chunk)] = number;
-        ++next[i];
-        moved = true;
-      }
+      if (next[i] == orders[i].size()) continue;
+      const ScheduleOp& op = orders[i][next[i]];
+      const Step step = step_of(r, op);
+      if (written[step.in[0]] == 0 || written[step.in[1]] == 0) continue;
+      written[step.out[0]] = written[step.out[1]] = 1;
+      const auto number = static_cast<std::uint32_t>(steps_.size());
+      steps_.push_back(step);
+      of_rank_[i].push_back(number);
+      if (op.kind != ScheduleOp::Kind::forward)
+        last_backward_[i][static_cast<std::size_t>(op.backward_chunk)] = number;
+      ++next[i];
+      moved = true;
     }
   }
   complete_ = true;
@@ -162,27 +162,30 @@ void ScheduleProgram::keep_ends() {
   }
 }
 
-template <std::size_t kTwos, bool kBoth>
+template <std::size_t kTwos, bool kBoth, bool kBlocks>
 void ScheduleProgram::run_steps(ScheduleLanes& lanes) const {
   constexpr std::size_t kLanes = 2 * kTwos;
   double *const slots = lanes.slots.data(), *const ends = lanes.ends.data(),
                 *const free = lanes.free.data();
   const double *const durations = lanes.durations.data(), *const p2p = lanes.p2p.data();
-  Two travel[2][kTwos] = {}, held[2][kTwos] = {};
-  for (std::size_t k = 0; k < kTwos; ++k) {
-    travel[1][k] = load(p2p + 2 * k);
-    if (lanes.p2p_blocks && s_.pp > 1) held[1][k] = travel[1][k];
-  }
+  Two travel[2][kTwos] = {};
+  for (std::size_t k = 0; k < kTwos; ++k) travel[1][k] = load(p2p + 2 * k);
   for (const Step& step : steps_) {
+    double* const clock = free + step.rank * kLanes;
+    double* const kept = ends + step.end * kLanes;
+    const double* const took = durations + step.duration * kLanes;
+    const double *const in0 = slots + step.in[0] * kLanes, *const in1 = slots + step.in[1] * kLanes;
+    double *const out0 = slots + step.out[0] * kLanes, *const out1 = slots + step.out[1] * kLanes;
+    const Two *const travel0 = travel[step.travels[0]], *const travel1 = travel[step.travels[1]],
+                    *const held = travel[step.sends];
     const auto advance = [&](std::size_t k) __attribute__((always_inline)) {
-      const auto at = [k](std::uint32_t index) { return index * kLanes + 2 * k; };
-      Two start = later(load(free + at(step.rank)), load(slots + at(step.in[0])));
-      if constexpr (kBoth) start = later(start, load(slots + at(step.in[1])));
-      const Two end = start + load(durations + at(step.duration));
-      store(ends + at(step.end), end);
-      store(slots + at(step.out[0]), end + travel[step.travels[0]][k]);
-      if constexpr (kBoth) store(slots + at(step.out[1]), end + travel[step.travels[1]][k]);
-      store(free + at(step.rank), end + held[step.sends][k]);
+      Two start = later(load(clock + 2 * k), load(in0 + 2 * k));
+      if constexpr (kBoth) start = later(start, load(in1 + 2 * k));
+      const Two end = start + load(took + 2 * k);
+      store(kept + 2 * k, end);
+      store(out0 + 2 * k, end + travel0[k]);
+      if constexpr (kBoth) store(out1 + 2 * k, end + travel1[k]);
+      store(clock + 2 * k, kBlocks ? end + held[k] : end);
     };
     [&]<std::size_t... k>(std::index_sequence<k...>) {
       (advance(k), ...);
@@ -197,7 +200,12 @@ void ScheduleProgram::run(ScheduleLanes& lanes) const {
   lanes.ends.resize(std::max(lanes.ends.size(), kept_ * kLanes));
   std::fill_n(lanes.slots.begin(), kLanes, 0.0);
   lanes.free.assign(static_cast<std::size_t>(s_.pp) * kLanes, 0.0);
-  s_.overlap ? run_steps<kTwos, true>(lanes) : run_steps<kTwos, false>(lanes);
+  const bool blocks = lanes.p2p_blocks && s_.pp > 1;
+  if (s_.overlap) {
+    blocks ? run_steps<kTwos, true, true>(lanes) : run_steps<kTwos, true, false>(lanes);
+  } else {
+    blocks ? run_steps<kTwos, false, true>(lanes) : run_steps<kTwos, false, false>(lanes);
+  }
 }
 
 template <std::size_t kTwos>
@@ -305,7 +313,7 @@ void ScheduleWalker::side_by_side(const ScheduleShape& s, std::span<const Schedu
   std::size_t left = t.size();
   const int group = s.vpp == 1 ? 1 : s.group;
   // warm-up, a transient that grows with the depth, three periods to compare, cool-down
-  int few = s.vpp == 1 ? s.pp + s.pp / 2 + 5 : 6 * group + s.microbatches % group;
+  int few = s.vpp == 1 ? s.pp + s.pp / 2 + 5 : 5 * group + s.microbatches % group;
   for (; few < s.microbatches; few += few / group * group) {
     ScheduleShape shorter = s;
     shorter.microbatches = few;
