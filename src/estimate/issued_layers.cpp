@@ -10,22 +10,21 @@ const LayerOps& operations_of(const ShardTables& shard, std::size_t layer) {
   return *ends[layer - shard.classes.size()];
 }
 
-const IssuedMaps& IssuedLayers::maps(const Problem& p, const ShardTables& shard, std::size_t layer,
-                                     const IssueFlags& flags) {
-  if (reads_.empty()) {
-    for (std::size_t i = 0; i < shard.classes.size() + kStageEnds; ++i) {
-      Reads& reads = reads_.emplace_back();
-      const LayerOps& ops = operations_of(shard, i);
-      for (const auto* list : {&ops.forward, &ops.backward}) {
-        for (const Op& op : *list) {
-          reads.recompute |= op.recompute;
-          reads.graph |= op.graph;
-          reads.shared = reads.shared || op.shared;
-        }
+/// The flags that this layer reads.
+IssueFlags IssuedLayers::read(const ShardTables& shard, std::size_t layer,
+                              const IssueFlags& flags) {
+  for (std::size_t i = reads_.size(); i < shard.classes.size() + kStageEnds; ++i) {
+    Reads& reads = reads_.emplace_back();
+    const LayerOps& ops = operations_of(shard, i);
+    for (const auto* list : {&ops.forward, &ops.backward}) {
+      for (const Op& op : *list) {
+        reads.recompute |= op.recompute;
+        reads.graph |= op.graph;
+        reads.shared = reads.shared || op.shared;
       }
-      // recomputing the whole MoE block changes the order of what other layers recompute
-      if (reads.recompute != 0) reads.recompute |= mask(RecomputeModule::moe);
     }
+    // recomputing the whole MoE block changes the order of what other layers recompute
+    if (reads.recompute != 0) reads.recompute |= mask(RecomputeModule::moe);
   }
   const Reads& reads = reads_[layer];
   IssueFlags own = flags;
@@ -33,23 +32,38 @@ const IssuedMaps& IssuedLayers::maps(const Problem& p, const ShardTables& shard,
   own.graph &= reads.graph;
   own.shared_overlap = flags.shared_overlap && reads.shared;
   own.delay_wgrad = flags.delay_wgrad && flags.overlap;
-  std::uint64_t key = layer << 16 | own.recompute;
-  for (const bool b :
-       {own.full_graph, own.overlap, own.delay_wgrad, own.shared_overlap, own.recompute_all})
+  return own;
+}
+
+const IssuedMaps& IssuedLayers::maps(const Problem& p, const ShardTables& shard, std::size_t layer,
+                                     const IssueFlags& flags, bool backward) {
+  std::uint64_t key = layer << 16 | flags.recompute;
+  for (const bool b : {flags.full_graph, flags.overlap, flags.delay_wgrad, flags.shared_overlap,
+                       flags.recompute_all, backward})
     key = key << 1 | (b ? 1u : 0u);
-  const auto [at, fresh] = known_.try_emplace(key << 8 | own.graph);
+  const auto [at, fresh] = known_.try_emplace(key << 8 | flags.graph);
   if (!fresh) return at->second;
-  const IssuedLayer issued = issue(p, operations_of(shard, layer), own);
-  IssuedMaps& maps = at->second;
-  maps.forward = queue_map(p, issued.forward, own.shared_overlap);
-  maps.backward = queue_map(p, issued.backward, own.shared_overlap);
-  if (own.overlap) {
-    const PairRules rules(p, own);
-    maps.pair = std::make_unique<const IssuedMaps::Pair>(
-        IssuedMaps::Pair{PairDirection(rules, issued.forward, false),
-                         PairDirection(rules, issued.backward, true)});
-  }
-  return maps;
+  const LayerOps& ops = operations_of(shard, layer);
+  const std::vector<IssuedOp> issued =
+      backward ? issue_backward(p, ops, flags) : issue_forward(p, ops, flags);
+  at->second.alone = queue_map(p, issued, flags.shared_overlap);
+  if (flags.overlap)
+    at->second.pair =
+        std::make_unique<const PairDirection>(PairRules(p, flags), issued, backward);
+  return at->second;
+}
+
+const IssuedMaps& IssuedLayers::forward(const Problem& p, const ShardTables& shard,
+                                        std::size_t layer, const IssueFlags& flags) {
+  IssueFlags own = read(shard, layer, flags);
+  own.recompute = 0;
+  own.recompute_all = own.delay_wgrad = false;
+  return maps(p, shard, layer, own, false);
+}
+
+const IssuedMaps& IssuedLayers::backward(const Problem& p, const ShardTables& shard,
+                                         std::size_t layer, const IssueFlags& flags) {
+  return maps(p, shard, layer, read(shard, layer, flags), true);
 }
 
 }  // namespace moecast

@@ -12,24 +12,28 @@ namespace moecast {
 
 struct ShardTables;
 
+/// One direction of a layer.
 struct IssuedMaps {
-  QueueMap forward, backward;  ///< on one stream
-  struct Pair {
-    PairDirection forward, backward;
-  };
-  std::unique_ptr<const Pair> pair;  ///< with EP overlap
+  QueueMap alone;                             ///< on one stream
+  std::unique_ptr<const PairDirection> pair;  ///< with EP overlap
 };
 
 /// Of one shard: its classes of layers, then the ends of the model.
 class IssuedLayers {
  public:
   /// Valid as long as this is. `layer`: a class, or classes + StageEnd.
-  const IssuedMaps& maps(const Problem& p, const ShardTables& shard, std::size_t layer,
-                         const IssueFlags& flags);
-  /// Distinct layers that were issued.
+  const IssuedMaps& forward(const Problem& p, const ShardTables& shard, std::size_t layer,
+                            const IssueFlags& flags);
+  const IssuedMaps& backward(const Problem& p, const ShardTables& shard, std::size_t layer,
+                             const IssueFlags& flags);
+  /// Distinct directions of layers that were issued.
   [[nodiscard]] std::size_t size() const { return known_.size(); }
 
  private:
+  const IssuedMaps& maps(const Problem& p, const ShardTables& shard, std::size_t layer,
+                         const IssueFlags& flags, bool backward);
+  IssueFlags read(const ShardTables& shard, std::size_t layer, const IssueFlags& flags);
+
   /// Modules that recomputation, and those that graphs, can act on.
   struct Reads {
     std::uint16_t recompute = 0;

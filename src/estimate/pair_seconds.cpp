@@ -24,26 +24,21 @@ PairNode node_of(const IssuedOp& op, bool later) {
   return later ? kExpertsWgrad : kExpertsNode;
 }
 
-/// The clocks of a map, one after the other.
-template <typename Map>
-auto clocks(Map& m) {
-  return std::array{&m.from_host.host,   &m.from_host.stream,   &m.from_host.started,
-                    &m.from_stream.host, &m.from_stream.stream, &m.from_stream.started};
+PairMap::Clocks between(const PairMap::Clocks& a, const PairMap::Clocks& b, double share) {
+  return {a.host + share * (b.host - a.host), a.stream + share * (b.stream - a.stream),
+          a.started + share * (b.started - a.started)};
+}
+PairMap between(const PairMap& a, const PairMap& b, double share) {
+  return {a.any, between(a.from_host, b.from_host, share),
+          between(a.from_stream, b.from_stream, share)};
 }
 
-PairMap between(const PairMap& least, const PairMap& most, double share) {
-  PairMap m = least;
-  const auto to = clocks(m);
-  const auto end = clocks(most);
-  for (std::size_t i = 0; i < to.size(); ++i) *to[i] += share * (*end[i] - *to[i]);
-  return m;
+bool equal(double a, double b) { return std::abs(a - b) <= 1e-13 * std::abs(b); }
+bool equal(const PairMap::Clocks& a, const PairMap::Clocks& b) {
+  return equal(a.host, b.host) && equal(a.stream, b.stream) && equal(a.started, b.started);
 }
-
 bool equal(const PairMap& a, const PairMap& b) {
-  const auto x = clocks(a), y = clocks(b);
-  return std::equal(x.begin(), x.end(), y.begin(), [](const double* u, const double* v) {
-    return std::abs(*u - *v) <= 1e-13 * std::abs(*v);
-  });
+  return equal(a.from_host, b.from_host) && equal(a.from_stream, b.from_stream);
 }
 
 }  // namespace
@@ -105,19 +100,15 @@ PairDirection::Node PairDirection::node(const PairRules& rules, Ops ops, PairNod
   return n;
 }
 
-PairMaps PairDirection::at(const PairRules& rules, double slow) const {
-  const double share = slow > 1 ? (slow - 1) / rules.compute_per_share : 0;
-  PairMaps maps;
-  for (std::size_t i = 0; i < kPairNodes; ++i) {
-    const Node& n = nodes_[i];
-    if (!n.least.any) continue;
-    maps[i] = n.bent.empty() ? between(n.least, n.most, share)
-                             : map(rules, n.bent, static_cast<PairNode>(i), slow);
-  }
-  return maps;
+PairMap PairDirection::at(const PairRules& rules, PairNode node, double slow) const {
+  const Node& n = nodes_[node];
+  if (!n.bent.empty()) return map(rules, n.bent, node, slow);
+  return between(n.least, n.most, slow > 1 ? (slow - 1) / rules.compute_per_share : 0);
 }
 
 namespace {
+
+using PairMaps = std::array<PairMap, kWhole>;
 
 /// The clocks while a pair of stages runs.
 class PairClocks {
@@ -137,9 +128,9 @@ class PairClocks {
     node(b[kAttentionWgrad], kBackward, kCompute, false);
   }
 
-  void alone(const PairMaps& layer, Way way) {
+  void alone(const PairMap& layer, Way way) {
     free_[kCompute] = std::max({free_[kCompute], free_[kComm], done_[way]});
-    node(layer[kWhole], way, kCompute, true);
+    node(layer, way, kCompute, true);
     free_[kComm] = free_[kCompute];
   }
 
@@ -166,29 +157,35 @@ class PairClocks {
 class Layers {
  public:
   Layers(const PairRules& rules, double slow, std::span<const PairRun> runs)
-      : rules_(rules), slow_(slow), next_(runs.begin()), end_(runs.end()) {
-    enter();
+      : rules_(rules), slow_(slow), run_(runs.begin()), end_(runs.end()) {
+    left_ = run_ != end_ ? run_->count : 0;
   }
   [[nodiscard]] int left() const { return left_; }  ///< in this run; 0: no more
-  [[nodiscard]] const PairMaps& maps() const { return maps_; }
+  [[nodiscard]] PairMaps nodes() const {
+    PairMaps maps;
+    for (std::size_t i = 0; i < maps.size(); ++i)
+      maps[i] = run_->layer->at(rules_, static_cast<PairNode>(i), slow_);
+    return maps;
+  }
+  [[nodiscard]] PairMap whole() const { return run_->layer->at(rules_, kWhole, slow_); }
   void pass(int layers) {
     left_ -= layers;
-    if (left_ == 0) enter();
+    if (left_ == 0 && ++run_ != end_) left_ = run_->count;
   }
 
  private:
-  void enter() {
-    if (next_ == end_) return;
-    left_ = next_->count;
-    maps_ = next_->layer->at(rules_, slow_);
-    ++next_;
-  }
   const PairRules& rules_;
   double slow_;
-  std::span<const PairRun>::iterator next_, end_;
+  std::span<const PairRun>::iterator run_, end_;
   int left_ = 0;
-  PairMaps maps_;
 };
+
+void run_alone(PairClocks& clocks, Layers& layers, Way way) {
+  for (; layers.left() > 0; layers.pass(layers.left())) {
+    const PairMap whole = layers.whole();
+    for (int i = 0; i < layers.left(); ++i) clocks.alone(whole, way);
+  }
+}
 
 }  // namespace
 
@@ -207,12 +204,13 @@ double pair_seconds(const PairRules& rules, std::span<const PairRun> forward,
   Layers f(rules, slow, forward), b(rules, slow, backward);
   while (f.left() > 0 && b.left() > 0) {
     const int both = std::min(f.left(), b.left());
-    for (int i = 0; i < both; ++i) clocks.pair(f.maps(), b.maps());
+    const PairMaps first = f.nodes(), second = b.nodes();
+    for (int i = 0; i < both; ++i) clocks.pair(first, second);
     f.pass(both);
     b.pass(both);
   }
-  for (; f.left() > 0; f.pass(1)) clocks.alone(f.maps(), kForward);
-  for (; b.left() > 0; b.pass(1)) clocks.alone(b.maps(), kBackward);
+  run_alone(clocks, f, kForward);
+  run_alone(clocks, b, kBackward);
   return clocks.end();
 }
 

@@ -39,14 +39,13 @@ struct PairMap {
   bool any = false;
   Clocks from_host, from_stream;
 };
-using PairMaps = std::array<PairMap, kPairNodes>;
 
 /// One direction of a layer.
 class PairDirection {
  public:
   PairDirection(const PairRules& rules, const std::vector<IssuedOp>& ops, bool backward);
   /// `slow`: of kernels on the compute stream, against alone.
-  [[nodiscard]] PairMaps at(const PairRules& rules, double slow) const;
+  [[nodiscard]] PairMap at(const PairRules& rules, PairNode node, double slow) const;
   [[nodiscard]] double compute() const { return compute_; }    ///< GPU seconds
   [[nodiscard]] double exchange() const { return exchange_; }  ///< GPU seconds
 

@@ -16,8 +16,10 @@ IssuedSet::IssuedSet(const Problem& p, const ShardTables& shard, const IssueFlag
       classes_(shard.classes.size()),
       ends_(block_layers < 0 ? classes_ : 2 * classes_),
       rules_(p, flags) {
-  for (std::size_t i = 0; i < ends_ + kStageEnds; ++i)
-    maps_.push_back(&shard.issued_layers.maps(p, shard, layer_of(i), flags_of(i)));
+  for (std::size_t i = 0; i < ends_ + kStageEnds; ++i) {
+    forward_.push_back(&shard.issued_layers.forward(p, shard, layer_of(i), flags_of(i)));
+    backward_.push_back(&shard.issued_layers.backward(p, shard, layer_of(i), flags_of(i)));
+  }
 }
 
 /// Of the shard's layers.
@@ -66,8 +68,8 @@ const std::vector<IssuedSet::Run>& IssuedSet::sequence(const StageCounts& stage)
 }
 
 IssuedStage IssuedSet::stage(const StageCounts& stage) {
-  for (std::size_t i = layers_.size(); i < maps_.size(); ++i) {
-    layers_.reserve(maps_.size());
+  for (std::size_t i = layers_.size(); i < forward_.size(); ++i) {
+    layers_.reserve(forward_.size());
     layers_.push_back(issue(p_, operations_of(shard_, layer_of(i)), flags_of(i)));
   }
   IssuedStage list;
@@ -83,13 +85,13 @@ StageSeconds IssuedSet::one_stream(const StageCounts& stage, bool drained) {
   for (int round = 0; round < (drained ? 1 : 2); ++round) {
     double began = at.gpu;
     for (const Run& run : runs) {
-      for (int i = 0; i < run.count; ++i) at = maps_[run.layer]->forward.after(at);
+      for (int i = 0; i < run.count; ++i) at = forward_[run.layer]->alone.after(at);
     }
     s.forward = at.gpu - began;
     if (drained) at.host = at.gpu = std::max(at.host, at.gpu);
     began = at.gpu;
     for (auto run = runs.rbegin(); run != runs.rend(); ++run) {
-      for (int i = 0; i < run->count; ++i) at = maps_[run->layer]->backward.after(at);
+      for (int i = 0; i < run->count; ++i) at = backward_[run->layer]->alone.after(at);
     }
     s.backward = at.gpu - began;
     at.host = std::max(at.host, began);
@@ -110,13 +112,14 @@ double IssuedSet::pair_seconds(int forward, const StageCounts& f, int backward,
                              static_cast<std::uint32_t>(backward),
                          0.0);
   if (!fresh) return at->second;
-  forward_.clear();
-  backward_.clear();
-  for (const Run& run : sequence(f)) forward_.push_back({&maps_[run.layer]->pair->forward, run.count});
+  pair_forward_.clear();
+  pair_backward_.clear();
+  for (const Run& run : sequence(f))
+    pair_forward_.push_back({forward_[run.layer]->pair.get(), run.count});
   for (const Run& run : sequence(b))
-    backward_.push_back({&maps_[run.layer]->pair->backward, run.count});
-  std::reverse(backward_.begin(), backward_.end());
-  return at->second = moecast::pair_seconds(rules_, forward_, backward_);
+    pair_backward_.push_back({backward_[run.layer]->pair.get(), run.count});
+  std::reverse(pair_backward_.begin(), pair_backward_.end());
+  return at->second = moecast::pair_seconds(rules_, pair_forward_, pair_backward_);
 }
 
 }  // namespace moecast

@@ -31,7 +31,7 @@ class IssuedSet {
  private:
   /// Layers and ends of a stage in forward order, and how many in a row.
   struct Run {
-    std::size_t layer = 0;  ///< into maps_
+    std::size_t layer = 0;  ///< into layers
     int count = 0;
   };
   const std::vector<Run>& sequence(const StageCounts& stage);
@@ -47,10 +47,10 @@ class IssuedSet {
   std::size_t classes_, ends_ = 0;
   PairRules rules_;
   /// Classes as the layout says, [classes + class] not recomputed (block), then the ends.
-  std::vector<const IssuedMaps*> maps_;
+  std::vector<const IssuedMaps*> forward_, backward_;
   std::vector<IssuedLayer> layers_;  ///< once asked
   std::vector<Run> runs_;
-  std::vector<PairRun> forward_, backward_;
+  std::vector<PairRun> pair_forward_, pair_backward_;
   std::unordered_map<std::uint64_t, StageSeconds> stages_;  ///< by content and drained
   std::unordered_map<std::uint64_t, double> pairs_;         ///< by the two contents
 };
