@@ -22,7 +22,7 @@ std::size_t Evaluator::KeyHash::operator()(const ShardKey& k) const {
 const ShardTables& Evaluator::shard(const Layout& l) {
   const ShardKey key = shard_key(l);
   auto& slot = shards_[key];
-  if (!slot) slot = std::make_unique<ShardTables>(make_shard_tables(p_, key));
+  if (!slot) slot = std::make_unique<ShardTables>(make_shard_tables(p_, key, known_busy_));
   return *slot;
 }
 

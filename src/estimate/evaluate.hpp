@@ -88,6 +88,7 @@ class Evaluator {
   };
   const Problem& p_;
   std::unordered_map<ShardKey, std::unique_ptr<ShardTables>, KeyHash> shards_;
+  KnownBusy known_busy_;
   std::unique_ptr<MeshTables> mesh_;
   MeshTimes mesh_times_;  ///< of mesh_; no costs: not asked yet
   MeshCache mesh_cache_;

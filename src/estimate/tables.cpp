@@ -31,29 +31,29 @@ OpSums sum_ops(const std::vector<Op>& ops, std::uint16_t only_recomputed_by) {
 
 const ClassUnder& ClassTable::under(std::uint16_t recompute, std::uint16_t offload) const {
   auto set = std::find_if(under_.begin(), under_.end(),
-                          [&](const auto& u) { return u->offload == offload; });
+                          [&](const ByOffload& u) { return u.offload == offload; });
   if (set == under_.end()) {
-    under_.push_back(std::make_unique<ByOffload>());
-    under_.back()->offload = offload;
-    set = under_.end() - 1;
+    set = under_.insert(under_.end(), ByOffload{});
+    set->offload = offload;
   }
-  auto& slot = (*set)->by_recompute[recompute];
-  if (!slot) {
-    slot = std::make_unique<ClassUnder>();
-    slot->recompute = recompute;
-    slot->offload = offload;
-    slot->stored = memory.stored(recompute);
-    slot->offloadable = memory.offloadable(recompute, offload);
-    slot->rebuild = memory.rebuilt(recompute);
-    if (recompute != 0) slot->again = sum_ops(ops.forward, recompute);
+  std::uint16_t& place = set->place[recompute];
+  if (place == 0) {
+    ClassUnder& u = set->known.emplace_back();
+    place = static_cast<std::uint16_t>(set->known.size());
+    u.recompute = recompute;
+    u.offload = offload;
+    u.stored = memory.stored(recompute);
+    u.offloadable = memory.offloadable(recompute, offload);
+    u.rebuild = memory.rebuilt(recompute);
+    if (recompute != 0) u.again = sum_ops(ops.forward, recompute);
   }
-  return *slot;
+  return set->known[place - 1u];
 }
 
-ShardTables make_shard_tables(const Problem& p, const ShardKey& k) {
+ShardTables make_shard_tables(const Problem& p, const ShardKey& k, KnownBusy& known) {
   ShardTables t;
   t.dims = make_dims(p, k);
-  const double clock = tensor_clock(p, k);
+  const double clock = tensor_clock(p, k, known);
   for (const LayerKind& kind : p.classes) {
     ClassTable c;
     c.ops = layer_ops(p, k, kind, clock);

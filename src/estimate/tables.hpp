@@ -3,6 +3,7 @@
 /// class; per mesh the pipeline plan, parameters and in-flight counts. The evaluator reads knobs of
 /// a table only through that table's key.
 #include <array>
+#include <deque>
 #include <map>
 #include <memory>
 #include <tuple>
@@ -52,10 +53,10 @@ struct ClassTable {
  private:
   struct ByOffload {
     std::uint16_t offload = 0;
-    std::array<std::unique_ptr<ClassUnder>, std::size_t{1} << kRecomputeModules> by_recompute;
+    std::array<std::uint16_t, std::size_t{1} << kRecomputeModules> place{};  ///< 0: not asked yet
+    std::deque<ClassUnder> known;                                            ///< [place - 1]
   };
-  mutable std::vector<std::unique_ptr<ByOffload>>
-      under_;  ///< filled as asked; one evaluator per thread
+  mutable std::vector<ByOffload> under_;  ///< filled as asked; one evaluator per thread
 };
 
 struct ShardTables {
@@ -70,7 +71,11 @@ struct ShardTables {
   mutable IssuedLayers issued_layers;
   mutable std::unordered_map<std::uint64_t, std::unique_ptr<IssuedSet>> issued;
 };
-ShardTables make_shard_tables(const Problem& p, const ShardKey& k);
+ShardTables make_shard_tables(const Problem& p, const ShardKey& k, KnownBusy& known);
+inline ShardTables make_shard_tables(const Problem& p, const ShardKey& k) {
+  KnownBusy none;
+  return make_shard_tables(p, k, none);
+}
 
 /// Equal layers in a row.
 struct LayerRun {

@@ -94,6 +94,14 @@ std::string in_words(const SmallProblem& s, const Layout& l) {
   return s.words + ": " + run_to_json(run).dump();
 }
 
+IssueFlags flags_of(const Layout& l) {
+  IssueFlags flags;
+  flags.recompute = selective_modules(l);
+  flags.graph = captured_modules(l);
+  flags.full_graph = l.cuda_graph_impl == CudaGraphImpl::full_iteration;
+  return flags;
+}
+
 bool same_rows(const std::vector<Simulated>& a, const std::vector<Simulated>& b, std::size_t rows) {
   for (std::size_t i = 0; i < rows; ++i) {
     if (i >= a.size() || i >= b.size()) return a.size() == b.size();
@@ -213,10 +221,7 @@ TEST_CASE("a stage's seconds from the maps of its layers are those of its operat
     const Layout& l = s.layout;
     const ShardTables shard = make_shard_tables(s.problem, shard_key(l));
     const MeshTables mesh = must(make_mesh_tables(s.problem, l));
-    IssueFlags flags;
-    flags.recompute = selective_modules(l);
-    flags.graph = captured_modules(l);
-    flags.full_graph = l.cuda_graph_impl == CudaGraphImpl::full_iteration;
+    IssueFlags flags = flags_of(l);
     flags.shared_overlap = l.moe_shared_expert_overlap;
     const bool full = l.recompute_granularity == RecomputeGranularity::full;
     IssuedSet set(s.problem, shard, flags, full, full ? i % 3 - 1 : -1);
@@ -242,10 +247,7 @@ TEST_CASE("a pair's seconds from the maps of its nodes are those of its operatio
     const Layout& l = s.layout;
     const ShardTables shard = make_shard_tables(s.problem, shard_key(l));
     const MeshTables mesh = must(make_mesh_tables(s.problem, l));
-    IssueFlags flags;
-    flags.recompute = selective_modules(l);
-    flags.graph = captured_modules(l);
-    flags.full_graph = l.cuda_graph_impl == CudaGraphImpl::full_iteration;
+    IssueFlags flags = flags_of(l);
     flags.overlap = true;
     flags.delay_wgrad = i % 2 == 0;
     flags.sm_share = 0.01 * (i % 30);

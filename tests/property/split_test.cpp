@@ -94,7 +94,9 @@ TEST_CASE("is a split as fast as the fastest of all ways to cut a small model?")
                                 {"qwen3-30b-a3b", "dgx-h100", 16, 8, 2, 2, true},
                                 {"nemotron-3-nano-30b-a3b", "dgx-b200", 16, 10, 2, 2, false},
                                 {"llama3-8b", "dgx-b200", 16, 8, 4, 1, false},
-                                {"llama3-8b", "dgx-h100", 16, 8, 2, 2, false}};
+                                {"llama3-8b", "dgx-h100", 16, 8, 2, 2, false},
+                                {"llama3-8b", "dgx-b200", 16, 6, 4, 2, false},
+                                {"deepseek-v3", "gb200-nvl72", 16, 7, 4, 2, false}};
   int improved = 0;
   for (const Case& c : cases) {
     Layout l;
