@@ -1,13 +1,13 @@
 #pragma once
 /// THE evaluator: estimate, search, check of fit, advice and validation all call evaluate(). Fit,
 /// then bound, then exact: early returns of the same function.
-#include <algorithm>
 #include <memory>
 #include <span>
 #include <unordered_map>
 
 #include "estimate/memory_peak.hpp"
 #include "estimate/schedule_program.hpp"
+#include "estimate/stage_transfers.hpp"
 #include "estimate/step_tail.hpp"
 #include "estimate/tables.hpp"
 #include "moecast/estimate.hpp"
@@ -24,15 +24,6 @@ struct Outcome {
   double bound = 0;     ///< seconds: no schedule of this layout is faster
   double step = 0;      ///< seconds; 0 unless exact
   int largest_rank = 0;
-};
-
-/// What moves beside a stage; its own work hides it.
-struct Transfers {
-  double offload = 0, fsdp = 0;  ///< seconds
-  [[nodiscard]] double over(double duration) const { return std::max({duration, offload, fsdp}); }
-};
-struct StageTransfers {
-  Transfers forward, backward, both;
 };
 
 /// One per thread: it keeps tables between calls. Results do not depend on what it has seen before.

@@ -21,63 +21,6 @@ IssueFlags issue_flags(const Problem& p, const Layout& l) {
   return f;
 }
 
-/// Seconds of a stage's offload traffic, each direction.
-double offload_seconds(const Problem& p, const Layout& l, const ShardTables& s,
-                       const StageCounts& stage) {
-  if (l.offload_modules.empty() && l.cpu_offloading_num_layers == 0) return 0;
-  const std::uint16_t recompute = selective_modules(l);
-  double moved = 0;
-  int at = 0;
-  for (const LayerRun& run : stage.runs) {
-    const ClassUnder& u =
-        s.classes[static_cast<std::size_t>(run.cls)].under(recompute, l.offload_modules.bits);
-    const int whole = std::clamp(l.cpu_offloading_num_layers - at, 0, run.count);
-    moved += whole * u.stored + (run.count - whole) * u.offloadable * l.offload_fraction;
-    at += run.count;
-  }
-  return p.prices().host_copy(moved).value;
-}
-
-/// Megatron-FSDP gathers the weights of every unit before its forward and again before its
-/// backward, and reduce-scatters its gradients after it, for every microbatch; a stage hides them
-/// under its own work.
-struct FsdpTraffic {
-  double gather = 0, scatter = 0;  ///< seconds per stage
-};
-FsdpTraffic fsdp_traffic(const Problem& p, const Layout& l, const StageCounts& stage) {
-  FsdpTraffic t;
-  if (l.fsdp == FsdpSharding::none) return t;
-  RankParams params;
-  for (std::size_t cls = 0; cls < stage.layers.size(); ++cls) {
-    const RankParams layer = layer_rank_params(p, l, p.classes[cls]);
-    params.dense += stage.layers[cls] * layer.dense;
-    params.expert += stage.layers[cls] * layer.expert;
-  }
-  const TailCosts costs = tail_costs(p, l, params);
-  t.gather = costs.gather;
-  t.scatter = costs.reduce;
-  return t;
-}
-
-Spent over(const Transfers& moved, Spent s) {
-  const double offload_exposed = std::max(0.0, moved.offload - s.duration);
-  s.duration += offload_exposed;
-  s.offload_exposed += offload_exposed;
-  const double exposed = std::max(0.0, moved.fsdp - s.duration);
-  s.duration += exposed;
-  s.dp_exposed += exposed;
-  return s;
-}
-
-StageTransfers stage_transfers(const Problem& p, const Layout& l, const ShardTables& s,
-                               const StageCounts& stage) {
-  const double offload = offload_seconds(p, l, s, stage);
-  const FsdpTraffic fsdp = fsdp_traffic(p, l, stage);
-  return {{offload, fsdp.gather},
-          {offload, fsdp.gather + fsdp.scatter},
-          {offload, 2 * fsdp.gather + fsdp.scatter}};
-}
-
 /// Layers of a chunk, from its first, that full recomputation repeats; -1: all are treated alike.
 int block_layers(const Layout& l) {
   return l.recompute_granularity == RecomputeGranularity::full &&
@@ -254,7 +197,7 @@ Evaluator::Detail Evaluator::detail(const Layout& l, const Exact& e, const Shard
     for (std::size_t i = r * vpp; i < (r + 1) * vpp; ++i) {
       StageTime t = stage_time(p_, d.stages[i], drained(l, e.flags), e.flags.shared_overlap);
       const StageTransfers moved = stage_transfers(p_, l, s, m.stages()[i]);
-      d.stage_times.push_back({over(moved.forward, t.forward), over(moved.backward, t.backward)});
+      d.stage_times.push_back({moved.forward.over(t.forward), moved.backward.over(t.backward)});
     }
   });
   if (!e.flags.overlap) return d;
@@ -262,7 +205,7 @@ Evaluator::Detail Evaluator::detail(const Layout& l, const Exact& e, const Shard
     for (std::size_t f = r * vpp; f < (r + 1) * vpp; ++f) {
       const StageTransfers moved = stage_transfers(p_, l, s, m.stages()[f]);
       for (std::size_t b = r * vpp; b < (r + 1) * vpp; ++b)
-        d.both.push_back(over(moved.both, overlapped_time(p_, d.stages[f], d.stages[b], e.flags)));
+        d.both.push_back(moved.both.over(overlapped_time(p_, d.stages[f], d.stages[b], e.flags)));
     }
   });
   return d;

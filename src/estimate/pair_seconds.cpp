@@ -110,10 +110,11 @@ namespace {
 
 using PairMaps = std::array<PairMap, kWhole>;
 
-/// The clocks while a pair of stages runs.
+/// The clocks while a pair of stages runs. `kSingleQueue`: a kernel waits for the start of those
+/// issued before it.
+template <bool kSingleQueue>
 class PairClocks {
  public:
-  explicit PairClocks(const PairRules& rules) : single_queue_(rules.single_queue) {}
 
   void pair(const PairMaps& f, const PairMaps& b) {
     node(b[kCombineNode], kBackward, kComm, true);
@@ -141,15 +142,15 @@ class PairClocks {
     if (!m.any) return;
     double& free = free_[stream];
     if (ordered) free = std::max(free, done_[way]);
-    if (single_queue_) free = std::max(free, started_);
+    if constexpr (kSingleQueue) free = std::max(free, started_);
     const double host = host_, at = free;
     host_ = std::max(host + m.from_host.host, at + m.from_stream.host);
     free = std::max(host + m.from_host.stream, at + m.from_stream.stream);
-    started_ = std::max(host + m.from_host.started, at + m.from_stream.started);
+    if constexpr (kSingleQueue)
+      started_ = std::max(host + m.from_host.started, at + m.from_stream.started);
     if (ordered) done_[way] = free;
   }
 
-  bool single_queue_;
   double host_ = 0, free_[2] = {0, 0}, done_[2] = {0, 0}, started_ = 0;
 };
 
@@ -180,11 +181,26 @@ class Layers {
   int left_ = 0;
 };
 
-void run_alone(PairClocks& clocks, Layers& layers, Way way) {
+template <typename Clocks>
+void run_alone(Clocks& clocks, Layers& layers, Way way) {
   for (; layers.left() > 0; layers.pass(layers.left())) {
     const PairMap whole = layers.whole();
     for (int i = 0; i < layers.left(); ++i) clocks.alone(whole, way);
   }
+}
+
+template <typename Clocks>
+double run(Clocks clocks, Layers f, Layers b) {
+  while (f.left() > 0 && b.left() > 0) {
+    const int both = std::min(f.left(), b.left());
+    const PairMaps first = f.nodes(), second = b.nodes();
+    for (int i = 0; i < both; ++i) clocks.pair(first, second);
+    f.pass(both);
+    b.pass(both);
+  }
+  run_alone(clocks, f, kForward);
+  run_alone(clocks, b, kBackward);
+  return clocks.end();
 }
 
 }  // namespace
@@ -200,18 +216,8 @@ double pair_seconds(const PairRules& rules, std::span<const PairRun> forward,
   }
   const double beside = compute > 0 ? std::min(1.0, exchange / compute) : 0;
   const double slow = 1 + rules.compute_per_share * beside;
-  PairClocks clocks(rules);
-  Layers f(rules, slow, forward), b(rules, slow, backward);
-  while (f.left() > 0 && b.left() > 0) {
-    const int both = std::min(f.left(), b.left());
-    const PairMaps first = f.nodes(), second = b.nodes();
-    for (int i = 0; i < both; ++i) clocks.pair(first, second);
-    f.pass(both);
-    b.pass(both);
-  }
-  run_alone(clocks, f, kForward);
-  run_alone(clocks, b, kBackward);
-  return clocks.end();
+  const Layers f(rules, slow, forward), b(rules, slow, backward);
+  return rules.single_queue ? run(PairClocks<true>{}, f, b) : run(PairClocks<false>{}, f, b);
 }
 
 }  // namespace moecast

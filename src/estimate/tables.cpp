@@ -31,23 +31,23 @@ OpSums sum_ops(const std::vector<Op>& ops, std::uint16_t only_recomputed_by) {
 
 const ClassUnder& ClassTable::under(std::uint16_t recompute, std::uint16_t offload) const {
   auto set = std::find_if(under_.begin(), under_.end(),
-                          [&](const ByOffload& u) { return u.offload == offload; });
+                          [&](const auto& u) { return u->offload == offload; });
   if (set == under_.end()) {
-    set = under_.insert(under_.end(), ByOffload{});
-    set->offload = offload;
+    set = under_.insert(under_.end(), std::make_unique<ByOffload>());
+    (*set)->offload = offload;
   }
-  std::uint16_t& place = set->place[recompute];
-  if (place == 0) {
-    ClassUnder& u = set->known.emplace_back();
-    place = static_cast<std::uint16_t>(set->known.size());
+  const ClassUnder*& slot = (*set)->by_recompute[recompute];
+  if (slot == nullptr) {
+    ClassUnder& u = (*set)->known.emplace_back();
     u.recompute = recompute;
     u.offload = offload;
     u.stored = memory.stored(recompute);
     u.offloadable = memory.offloadable(recompute, offload);
     u.rebuild = memory.rebuilt(recompute);
     if (recompute != 0) u.again = sum_ops(ops.forward, recompute);
+    slot = &u;
   }
-  return set->known[place - 1u];
+  return *slot;
 }
 
 ShardTables make_shard_tables(const Problem& p, const ShardKey& k, KnownBusy& known) {

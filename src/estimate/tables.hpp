@@ -53,10 +53,11 @@ struct ClassTable {
  private:
   struct ByOffload {
     std::uint16_t offload = 0;
-    std::array<std::uint16_t, std::size_t{1} << kRecomputeModules> place{};  ///< 0: not asked yet
-    std::deque<ClassUnder> known;                                            ///< [place - 1]
+    std::array<const ClassUnder*, std::size_t{1} << kRecomputeModules> by_recompute{};
+    std::deque<ClassUnder> known;
   };
-  mutable std::vector<ByOffload> under_;  ///< filled as asked; one evaluator per thread
+  mutable std::vector<std::unique_ptr<ByOffload>>
+      under_;  ///< filled as asked; one evaluator per thread
 };
 
 struct ShardTables {

@@ -18,6 +18,7 @@ std::size_t time_variant(const OverlapChoice& o) { return o.overlap ? 1 : o.shar
 constexpr std::size_t kTimeVariants = 3;
 
 bool fits_before(const Space& s, const Survivor& a, const Survivor& b) {
+  if (const auto x = first_of_fit_order(s, a), y = first_of_fit_order(s, b); x != y) return x < y;
   return std::tuple(fit_order(s, a), a.inner.recompute) <
          std::tuple(fit_order(s, b), b.inner.recompute);
 }
@@ -194,12 +195,15 @@ void MeshScan::every_choice(std::uint16_t offload) {
 /// From least to most: a set is only ranked when no part of it is enough.
 void MeshScan::every_recompute(InnerIndex i) {
   pointless_.assign(s_.recomputes.size(), 0);
+  rules_.enter(i);
   for (i.recompute = 0; i.recompute < s_.recomputes.size(); ++i.recompute) {
     if (pointless_[i.recompute] != 0) {
       reject(rules() + kMoreThanNeeded);
     } else if (too_big_[i.recompute] != 0) {  // overlap and graphs only add memory
       reject(rules() + kMemory);
-    } else if (!refused(Level::recompute, i, 1)) {
+    } else if (const int rule = rules_.refusing_recompute(i); rule >= 0) {
+      reject(static_cast<std::size_t>(rule));
+    } else {
       assess(i);
     }
   }
