@@ -131,8 +131,8 @@ void Evaluator::schedule_times(const Layout& l, const IssueFlags& flags, const S
   }
   for (std::size_t i = 0; flags.overlap && i < distinct.pairs.size(); ++i) {
     const auto [f, b] = distinct.pairs[i];
-    own_.both.push_back(transfers_[f].both.over(
-        set.pair_seconds(content(f), stage(f), content(b), stage(b))));
+    own_.both.push_back(
+        transfers_[f].both.over(set.pair_seconds(content(f), stage(f), content(b), stage(b))));
   }
   own_.p2p = mesh_times(l, s, m).p2p;
   own_.p2p_blocks = l.pp > 1 && l.vpp == 1;

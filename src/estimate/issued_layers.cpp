@@ -48,8 +48,7 @@ const IssuedMaps& IssuedLayers::maps(const Problem& p, const ShardTables& shard,
       backward ? issue_backward(p, ops, flags) : issue_forward(p, ops, flags);
   at->second.alone = queue_map(p, issued, flags.shared_overlap);
   if (flags.overlap)
-    at->second.pair =
-        std::make_unique<const PairDirection>(PairRules(p, flags), issued, backward);
+    at->second.pair = std::make_unique<const PairDirection>(PairRules(p, flags), issued, backward);
   return at->second;
 }
 

@@ -115,7 +115,6 @@ using PairMaps = std::array<PairMap, kWhole>;
 template <bool kSingleQueue>
 class PairClocks {
  public:
-
   void pair(const PairMaps& f, const PairMaps& b) {
     node(b[kCombineNode], kBackward, kComm, true);
     node(f[kAttentionNode], kForward, kCompute, true);

@@ -165,8 +165,7 @@ double single_launch_seconds(const Problem3& p, const Machine& m, const GroupedP
                              double experts, Pass pass, bool even) {
   const bool few = pass != Pass::wgrad && p.rows <= 128;
   const Tile tile{few ? 128.0 : 256.0, 128};
-  const double waves =
-      experts * tile_rows(p.rows, tile.a, even) * ceil_of(p.cols / tile.b) / m.sms;
+  const double waves = experts * tile_rows(p.rows, tile.a, even) * ceil_of(p.cols / tile.b) / m.sms;
   const double rate = m.flops_per_sm * (few ? g.few_rows_ratio : 1);
   const double w = waves + g.wave_quantization * (ceil_of(waves) - waves);
   return w * 2 * tile.a * tile.b * (p.depth + m.g.k_half) / rate;

@@ -36,7 +36,7 @@ void ScheduleProgram::run_steps(ScheduleLanes& lanes) const {
     const double *const in0 = slots + step.in[0] * kLanes, *const in1 = slots + step.in[1] * kLanes;
     double *const out0 = slots + step.out[0] * kLanes, *const out1 = slots + step.out[1] * kLanes;
     const Two *const travel0 = travel[step.travels[0]], *const travel1 = travel[step.travels[1]],
-                    *const held = travel[step.sends];
+                     *const held = travel[step.sends];
     const auto advance = [&](std::size_t k) __attribute__((always_inline)) {
       Two start = later(load(clock + 2 * k), load(in0 + 2 * k));
       if constexpr (kBoth) start = later(start, load(in1 + 2 * k));
@@ -46,9 +46,8 @@ void ScheduleProgram::run_steps(ScheduleLanes& lanes) const {
       if constexpr (kBoth) store(out1 + 2 * k, end + travel1[k]);
       store(clock + 2 * k, kBlocks ? end + held[k] : end);
     };
-    [&]<std::size_t... k>(std::index_sequence<k...>) {
-      (advance(k), ...);
-    }(std::make_index_sequence<kTwos>{});
+    [&]<std::size_t... k>(std::index_sequence<k...>) { (advance(k), ...); }
+    (std::make_index_sequence<kTwos>{});
   }
 }
 

@@ -155,10 +155,10 @@ struct Pipeline {
   [[nodiscard]] double busy_bound(int microbatches, const Work& seconds) const;
   /// Stages of equal contents, and equal pairs of a rank's stages, take equal times.
   struct Distinct {
-    std::vector<int> stages;                          ///< the first stage of each
+    std::vector<int> stages;                                 ///< the first stage of each
     std::vector<std::pair<std::size_t, std::size_t>> pairs;  ///< forward, backward: into `stages`
-    std::vector<std::size_t> of_stage;  ///< per stage: into `stages`
-    std::vector<std::size_t> of_pair;   ///< as ScheduleTimes::both: into `pairs`
+    std::vector<std::size_t> of_stage;                       ///< per stage: into `stages`
+    std::vector<std::size_t> of_pair;  ///< as ScheduleTimes::both: into `pairs`
   } distinct;
   explicit Pipeline(int vpp) : alive(vpp), alive_overlap(vpp) {}
 };

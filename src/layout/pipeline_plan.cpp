@@ -72,8 +72,8 @@ PipelinePlan balanced_split(const ModelSpec& model, int pp, int vpp, int seq_len
     weights.push_back(layer_model_flops_per_token(model, layer, seq_length));
   }
   const int layers = num_layers(model), stages = pp * vpp;
-  std::vector<int> cuts = balanced_cuts(weights, std::min(stages, layers),
-                                        last_stage_extra(model, seq_length));
+  std::vector<int> cuts =
+      balanced_cuts(weights, std::min(stages, layers), last_stage_extra(model, seq_length));
   if (stages > layers) cuts.push_back(layers);
   if (stages > layers + 1) cuts.insert(cuts.begin(), 0);
   PipelinePlan plan = contiguous_plan(model, pp, vpp, cuts);

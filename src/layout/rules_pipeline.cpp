@@ -125,9 +125,8 @@ std::vector<Rule> counted_splits() {
             "the balanced split gives every virtual stage a layer, but for one of the embedding "
             "and one of the loss: PP * VPP <= layers + 2",
             "lower PP or VPP, or state a layout string with empty stages", "moecast's own split",
-            WHEN(at.auto_split &&
-                 static_cast<long>(c.pipeline_model_parallel_size) * in.vpp >
-                     c.num_layers + kStagesWithoutLayers))
+            WHEN(at.auto_split && static_cast<long>(c.pipeline_model_parallel_size) * in.vpp >
+                                      c.num_layers + kStagesWithoutLayers))
           .by(kOwn)
           .says([](In in) {
             return fmt::format("PP {} x VPP {} stages for {} layers",

@@ -1,5 +1,6 @@
 #pragma once
-/// First pass: every candidate of the space against the rules, then memory and bound, one by one.
+/// First pass: every candidate of the space against the rules, then memory and bound, one by one
+/// (and, where all are asked for, the exact step).
 /// Deterministic for any thread count: sums, and minima with a total order.
 #include <map>
 #include <string>
@@ -35,6 +36,7 @@ struct Enumeration {
   std::uint64_t candidates = 0, legal = 0, evaluated = 0, fit = 0;
   double scanned = 1;               ///< share of the meshes; less when stopped
   std::vector<Survivor> survivors;  ///< in no particular order
+  std::vector<double> steps;        ///< of the survivors, when all are asked for
   bool any_fit = false;
   Survivor first_fit;
   Shortfall nearest;

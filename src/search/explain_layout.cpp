@@ -282,8 +282,8 @@ Explanation explain_layout(const SearchRequest& request, const Problem& p, const
   }
   x.verdict = "slower";
   place->reserved = o.reserved;
-  x.message =
-      slower_than(listed, key_of(request, s, *place, o.step)) + "; " + in_words(x.slower_pct, x.where);
+  x.message = slower_than(listed, key_of(request, s, *place, o.step)) + "; " +
+              in_words(x.slower_pct, x.where);
   return x;
 }
 

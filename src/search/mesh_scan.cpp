@@ -42,11 +42,15 @@ void Scan::add(const Space& s, Scan&& other) {
   any_fit = any_fit || other.any_fit;
   if (nearer(other.nearest, nearest)) nearest = other.nearest;
   for (std::size_t i = 0; i < broken.size(); ++i) broken[i] += other.broken[i];
-  if (survivors.empty()) {
-    survivors = std::move(other.survivors);
-  } else {
-    survivors.insert(survivors.end(), other.survivors.begin(), other.survivors.end());
-  }
+  const auto append = [](auto& to, auto&& from) {
+    if (to.empty()) {
+      to = std::move(from);
+    } else {
+      to.insert(to.end(), from.begin(), from.end());
+    }
+  };
+  append(survivors, std::move(other.survivors));
+  append(steps, std::move(other.steps));
 }
 
 std::map<std::string, std::uint64_t> Scan::rejected() const {
@@ -113,6 +117,16 @@ void MeshScan::scan(std::uint32_t mesh) {
       reject(rules() + kMemory, per_offload - scanned_);
     }
   }
+  if (fits && request_.exhaustive) simulate();
+}
+
+/// The exact steps of what fits, while its tables are at hand.
+void MeshScan::simulate() {
+  layouts_.clear();
+  for (std::size_t i = result_.steps.size(); i < result_.survivors.size(); ++i)
+    layouts_.push_back(candidate(s_, mesh_, result_.survivors[i].inner));
+  result_.steps.resize(result_.survivors.size());
+  evaluator_.steps(layouts_, std::span(result_.steps).last(layouts_.size()));
 }
 
 void MeshScan::start(std::uint16_t offload) {

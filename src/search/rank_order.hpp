@@ -31,9 +31,8 @@ std::vector<T> in_rank_order(std::vector<T> items, Less less) {
   for (T& item : items) sorted.push_back(&item);
   std::sort(sorted.begin(), sorted.end(), [&](const T* a, const T* b) { return less(*a, *b); });
   Families seen;
-  std::stable_partition(sorted.begin(), sorted.end(), [&](const T* item) {
-    return seen.insert(item->key.family).second;
-  });
+  std::stable_partition(sorted.begin(), sorted.end(),
+                        [&](const T* item) { return seen.insert(item->key.family).second; });
   std::vector<T> ordered;
   ordered.reserve(items.size());
   for (T* item : sorted) ordered.push_back(std::move(*item));

@@ -134,7 +134,9 @@ Result<SearchResult> search(const SearchRequest& asked) {
   std::vector<Simulated> simulated;
   if (all.any_fit) {
     const std::size_t rankable = all.survivors.size();
-    simulated = simulate(request, judged, s, threads, std::move(all.survivors));
+    simulated = request.exhaustive
+                    ? ranked_by(request, s, all.survivors, all.steps)
+                    : simulate(request, judged, s, threads, std::move(all.survivors));
     result.simulated = simulated.size();
     if (!request.stopped()) result.pruned = rankable - simulated.size();
     const auto top = static_cast<std::size_t>(request.top);

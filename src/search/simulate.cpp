@@ -35,10 +35,6 @@ class Simulation {
       const double va = by_memory ? a.reserved : a.bound, vb = by_memory ? b.reserved : b.bound;
       return va != vb ? va < vb : place_of(a) < place_of(b);
     };
-    if (request_.exhaustive && !request_.stopped()) {
-      batch(survivors.data(), survivors.size());
-      return in_rank_order(std::move(all_));
-    }
     constexpr std::size_t batch_size = 256;  // what stops early is sorted only so far
     const auto begin = survivors.begin();
     std::size_t sorted = 0;
@@ -84,13 +80,10 @@ class Simulation {
       return a.group != b.group ? a.group < b.group
                                 : place_of(*a.candidate) < place_of(*b.candidate);
     });
-    constexpr std::size_t kBlock = 32, kLargeBlock = 4096;
+    constexpr std::size_t kBlock = 32;
     std::vector<std::size_t> blocks{0};
     for (std::size_t i = 1; i < count; ++i) {
-      const std::size_t size = i - blocks.back();
-      if ((order[i].group != order[i - 1].group && size >= kBlock) ||
-          (order[i].candidate->mesh != order[i - 1].candidate->mesh && size >= kLargeBlock))
-        blocks.push_back(i);
+      if (order[i].group != order[i - 1].group && i - blocks.back() >= kBlock) blocks.push_back(i);
     }
     blocks.push_back(count);
     const std::size_t known = all_.size();
@@ -133,6 +126,16 @@ class Simulation {
 std::vector<Simulated> simulate(const SearchRequest& request, const Problem& p, const Space& space,
                                 int threads, std::vector<Survivor> survivors) {
   return Simulation(request, p, space, threads).run(std::move(survivors));
+}
+
+std::vector<Simulated> ranked_by(const SearchRequest& request, const Space& space,
+                                 const std::vector<Survivor>& survivors,
+                                 const std::vector<double>& steps) {
+  std::vector<Simulated> all;
+  all.reserve(survivors.size());
+  for (std::size_t i = 0; i < survivors.size(); ++i)
+    all.push_back({survivors[i], key_of(request, space, survivors[i], steps[i])});
+  return in_rank_order(std::move(all));
 }
 
 }  // namespace moecast

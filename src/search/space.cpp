@@ -32,7 +32,8 @@ struct MeshAxis {
 };
 
 /// Tensor parallelism inside a node; context parallelism down to 1024 tokens a rank; pipeline
-/// stages and expert groups that divide the GPUs; chunks up to one layer each, and the model's ends alone.
+/// stages and expert groups that divide the GPUs; chunks up to one layer each, and the model's ends
+/// alone.
 std::vector<MeshAxis> mesh_axes(const SearchRequest& request, const Problem& p) {
   const int gpus = p.world;
   const int stages = static_cast<int>(p.model.layers.size()) + kStagesWithoutLayers;

@@ -67,7 +67,8 @@ TEST_CASE("the grid moves a step by less than a part in 10^10, and no duration b
   for (int i = 0; i < 200; ++i) {
     const Case c = draw(random, 1);
     const ScheduleTimes t = on_grid(c.shape, c.times.front());
-    CHECK_THAT(walk(c.shape, t).makespan, WithinRel(walk(c.shape, c.times.front()).makespan, 1e-10));
+    CHECK_THAT(walk(c.shape, t).makespan,
+               WithinRel(walk(c.shape, c.times.front()).makespan, 1e-10));
     CHECK(on_grid(c.shape, t).forward == t.forward);  // what is on the grid stays
   }
 }
