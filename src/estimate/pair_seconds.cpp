@@ -8,7 +8,7 @@ namespace {
 
 constexpr double kNever = -1e30;  ///< seconds: before everything, and finite
 enum Way : std::uint8_t { kForward, kBackward };
-enum Stream : std::uint8_t { kCompute, kComm };
+enum PairStream : std::uint8_t { kCompute, kComm };
 
 PairNode node_of(const IssuedOp& op, bool later) {
   switch (op.part) {
@@ -137,7 +137,7 @@ class PairClocks {
   [[nodiscard]] double end() const { return std::max(free_[kCompute], free_[kComm]); }
 
  private:
-  void node(const PairMap& m, Way way, Stream stream, bool ordered) {
+  void node(const PairMap& m, Way way, PairStream stream, bool ordered) {
     if (!m.any) return;
     double& free = free_[stream];
     if (ordered) free = std::max(free, done_[way]);
