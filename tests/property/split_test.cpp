@@ -116,8 +116,9 @@ TEST_CASE("is a split as fast as the fastest of all ways to cut a small model?")
       INFO("best " << best.text << ", room " << share);
       if (found) INFO("found " << found->layout);
       if (automatic.reserved > room) REQUIRE(found);
-      // where memory shuts the way of single moves, a hybrid's best split may stay unseen
-      const double near = share < 1 ? 0.03 : 0.001;
+      // where memory or stages that outnumber the layers shut the way of single moves, the best
+      // split may stay unseen
+      const double near = share < 1 || c.pp * c.vpp > c.layers ? 0.03 : 0.001;
       CHECK((found ? found->outcome.step : automatic.step) <= best.step * (1 + near));
       if (!found) continue;
       CHECK(found->outcome.reserved <= room);
