@@ -2,11 +2,9 @@
 // thread, as layouts per second.
 #include <benchmark/benchmark.h>
 
-#include <algorithm>
-
 #include "dsv3.hpp"
 #include "moecast/search.hpp"
-#include "search/simulate.hpp"
+#include "search/enumerate.hpp"
 
 namespace {
 
@@ -59,24 +57,17 @@ void scan_per_layout(benchmark::State& state) {
 }
 BENCHMARK(scan_per_layout)->Unit(benchmark::kMicrosecond);
 
-/// The exact step of layouts as --exhaustive meets them: neighbours in the space, tables shared.
+/// The exact step of every layout that fits, as --exhaustive meets them, with its share of the
+/// scan.
 void simulate_per_layout(benchmark::State& state) {
-  constexpr std::size_t kLayouts = 30'000;
   SearchRequest request = request_of(256, {Precision::mxfp8});
   request.exhaustive = true;
   const Problem problem = bench::dsv3_problem();
   const auto space = make_space(request, problem);
-  std::vector<Survivor> all = enumerate(request, problem, space.value(), 1).survivors;
-  std::sort(all.begin(), all.end(), [&](const Survivor& a, const Survivor& b) {
-    const auto key = [&](const Survivor& c) {
-      return std::pair(shard_group(space.value(), c.mesh), place_of(c));
-    };
-    return key(a) < key(b);
-  });
-  const auto middle = all.begin() + static_cast<std::ptrdiff_t>(all.size() / 2);
-  const std::vector<Survivor> some(middle, middle + kLayouts);
-  while (state.KeepRunningBatch(kLayouts))
-    benchmark::DoNotOptimize(simulate(request, problem, space.value(), 1, some));
+  const auto layouts = static_cast<benchmark::IterationCount>(
+      enumerate(request, problem, space.value(), 1).steps.size());
+  while (state.KeepRunningBatch(layouts))
+    benchmark::DoNotOptimize(enumerate(request, problem, space.value(), 1));
   state.SetItemsProcessed(state.iterations());
 }
 BENCHMARK(simulate_per_layout)->Unit(benchmark::kMicrosecond);

@@ -22,15 +22,15 @@ std::size_t Evaluator::KeyHash::operator()(const ShardKey& k) const {
 const ShardTables& Evaluator::shard(const Layout& l) {
   const ShardKey key = shard_key(l);
   auto& slot = shards_[key];
-  if (!slot) slot = std::make_unique<ShardTables>(make_shard_tables(p_, key));
+  if (!slot) slot = std::make_unique<ShardTables>(make_shard_tables(p_, key, known_busy_));
   return *slot;
 }
 
 void Evaluator::trim() {
-  constexpr std::size_t kKept = 256, kKeptSets = 2048;  // a search passes by thousands
-  if (shards_.size() <= kKept && issued_sets_ <= kKeptSets) return;
+  constexpr std::size_t kKept = 256, kKeptIssued = 8192;  // a search passes by thousands
+  if (shards_.size() <= kKept && issued_ <= kKeptIssued) return;
   shards_.clear();
-  issued_sets_ = 0;
+  issued_ = 0;
 }
 
 const MeshTables* Evaluator::mesh(const Layout& l) {
@@ -55,13 +55,6 @@ double Evaluator::least_state(const Layout& l) {
 Outcome Evaluator::evaluate(const Layout& l, Depth depth, Estimate* detail, bool trace) {
   const MeshTables* m = mesh(l);
   return m == nullptr ? Outcome{} : on_mesh(l, depth, *m, detail, trace);
-}
-
-double Evaluator::step(const Layout& l) {
-  const MeshTables* m = mesh(l);
-  if (m == nullptr) return 0;
-  trim();
-  return exact(l, shard(l), *m, false).tail.step;
 }
 
 Outcome Evaluator::evaluate(const Layout& l, const PipelinePlan& plan) {

@@ -2,10 +2,12 @@
 /// THE evaluator: estimate, search, check of fit, advice and validation all call evaluate(). Fit,
 /// then bound, then exact: early returns of the same function.
 #include <memory>
+#include <span>
 #include <unordered_map>
 
 #include "estimate/memory_peak.hpp"
 #include "estimate/schedule_program.hpp"
+#include "estimate/stage_transfers.hpp"
 #include "estimate/step_tail.hpp"
 #include "estimate/tables.hpp"
 #include "moecast/estimate.hpp"
@@ -32,8 +34,8 @@ class Evaluator {
   /// depth bound: plan, memory, bound. depth exact: the step as well (also when it does not fit).
   /// `detail` fills everything that an Estimate says about time and memory; needs depth exact.
   Outcome evaluate(const Layout& l, Depth depth, Estimate* detail = nullptr, bool trace = false);
-  /// Only the step of evaluate(l, Depth::exact); 0 when there is no plan.
-  double step(const Layout& l);
+  /// Only the steps of evaluate(l, Depth::exact), of layouts of one mesh; 0 when there is no plan.
+  void steps(std::span<const Layout> layouts, std::span<double> out);
   /// The exact step of a layout whose layers lie as `plan` says, whatever its split.
   Outcome evaluate(const Layout& l, const PipelinePlan& plan);
   /// Model state (weights, gradients, optimizer) of the fullest rank: no recomputation or
@@ -63,8 +65,9 @@ class Evaluator {
   Outcome on_mesh(const Layout& l, Depth depth, const MeshTables& m, Estimate* detail, bool trace);
   IssuedSet& issued(const Layout& l, const IssueFlags& flags, const ShardTables& shard);
   const MeshTimes& mesh_times(const Layout& l, const ShardTables& shard, const MeshTables& mesh);
-  ScheduleTimes schedule_times(const Layout& l, const IssueFlags& flags, const ShardTables& shard,
-                               const MeshTables& mesh);
+  void schedule_times(const Layout& l, const IssueFlags& flags, const ScheduleShape& shape,
+                      const ShardTables& shard, const MeshTables& mesh, ScheduleTimes& times);
+  StepTail tail(const Layout& l, const ScheduleTimes& times, const Walk& walk);
   Exact exact(const Layout& l, const ShardTables& shard, const MeshTables& mesh, bool totals);
   Detail detail(const Layout& l, const Exact& e, const ShardTables& shard,
                 const MeshTables& mesh) const;
@@ -76,11 +79,18 @@ class Evaluator {
   };
   const Problem& p_;
   std::unordered_map<ShardKey, std::unique_ptr<ShardTables>, KeyHash> shards_;
+  KnownBusy known_busy_;
   std::unique_ptr<MeshTables> mesh_;
   MeshTimes mesh_times_;  ///< of mesh_; no costs: not asked yet
   MeshCache mesh_cache_;
   ScheduleWalker walker_;
-  std::size_t issued_sets_ = 0;
+  std::size_t issued_ = 0;  ///< layers and sets of them, in all shards
+  // scratch of an exact step
+  ScheduleTimes own_;  ///< of distinct stages and pairs
+  std::vector<StageTransfers> transfers_;
+  std::vector<double> first_forward_, first_backward_;
+  std::vector<ScheduleTimes> times_;
+  std::vector<Walk> walks_;
   Diagnostics plan_problems_;
 };
 

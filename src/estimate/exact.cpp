@@ -23,71 +23,6 @@ IssueFlags issue_flags(const Problem& p, const Layout& l) {
   return f;
 }
 
-/// Seconds of a stage's offload traffic, each direction.
-double offload_seconds(const Problem& p, const Layout& l, const ShardTables& s,
-                       const StageCounts& stage) {
-  if (l.offload_modules.empty() && l.cpu_offloading_num_layers == 0) return 0;
-  const std::uint16_t recompute = selective_modules(l);
-  double moved = 0;
-  int at = 0;
-  for (const LayerRun& run : stage.runs) {
-    const ClassUnder& u =
-        s.classes[static_cast<std::size_t>(run.cls)].under(recompute, l.offload_modules.bits);
-    const int whole = std::clamp(l.cpu_offloading_num_layers - at, 0, run.count);
-    moved += whole * u.stored + (run.count - whole) * u.offloadable * l.offload_fraction;
-    at += run.count;
-  }
-  return p.prices().host_copy(moved).value;
-}
-
-/// Megatron-FSDP gathers the weights of every unit before its forward and again before its
-/// backward, and reduce-scatters its gradients after it, for every microbatch; a stage hides them
-/// under its own work.
-struct FsdpTraffic {
-  double gather = 0, scatter = 0;  ///< seconds per stage
-};
-FsdpTraffic fsdp_traffic(const Problem& p, const Layout& l, const StageCounts& stage) {
-  FsdpTraffic t;
-  if (l.fsdp == FsdpSharding::none) return t;
-  RankParams params;
-  for (std::size_t cls = 0; cls < stage.layers.size(); ++cls) {
-    const RankParams layer = layer_rank_params(p, l, p.classes[cls]);
-    params.dense += stage.layers[cls] * layer.dense;
-    params.expert += stage.layers[cls] * layer.expert;
-  }
-  const TailCosts costs = tail_costs(p, l, params);
-  t.gather = costs.gather;
-  t.scatter = costs.reduce;
-  return t;
-}
-
-/// What moves beside a stage and what its own work does not hide of it.
-struct Transfers {
-  double offload = 0, fsdp = 0;
-  [[nodiscard]] double over(double duration) const { return std::max({duration, offload, fsdp}); }
-  [[nodiscard]] Spent over(Spent s) const {
-    const double offload_exposed = std::max(0.0, offload - s.duration);
-    s.duration += offload_exposed;
-    s.offload_exposed += offload_exposed;
-    const double exposed = std::max(0.0, fsdp - s.duration);
-    s.duration += exposed;
-    s.dp_exposed += exposed;
-    return s;
-  }
-};
-
-struct StageTransfers {
-  Transfers forward, backward, both;
-};
-StageTransfers stage_transfers(const Problem& p, const Layout& l, const ShardTables& s,
-                               const StageCounts& stage) {
-  const double offload = offload_seconds(p, l, s, stage);
-  const FsdpTraffic fsdp = fsdp_traffic(p, l, stage);
-  return {{offload, fsdp.gather},
-          {offload, fsdp.gather + fsdp.scatter},
-          {offload, 2 * fsdp.gather + fsdp.scatter}};
-}
-
 /// Layers of a chunk, from its first, that full recomputation repeats; -1: all are treated alike.
 int block_layers(const Layout& l) {
   return l.recompute_granularity == RecomputeGranularity::full &&
@@ -97,6 +32,30 @@ int block_layers(const Layout& l) {
 }
 bool fully_recomputed(const Layout& l) {
   return l.recompute_granularity == RecomputeGranularity::full;
+}
+
+/// Every stage as the distinct ones take, rounded to the grid of them all.
+void spread_on_grid(const ScheduleShape& s, const Pipeline::Distinct& distinct,
+                    const ScheduleTimes& own, ScheduleTimes& t) {
+  const auto sum = [](const std::vector<double>& of, const std::vector<std::size_t>& index) {
+    double total = 0;
+    for (const std::size_t i : index) total += of[i];
+    return total;
+  };
+  const double both = own.both.empty() ? 0 : sum(own.both, distinct.of_pair);
+  const Grid grid(microbatch_work(s, sum(own.forward, distinct.of_stage),
+                                  sum(own.backward, distinct.of_stage), both, own.p2p) *
+                  s.microbatches);
+  const auto spread = [&](const std::vector<double>& of, const std::vector<std::size_t>& index,
+                          std::vector<double>& to) {
+    to.resize(of.empty() ? 0 : index.size());
+    for (std::size_t i = 0; i < to.size(); ++i) to[i] = grid.nearest(of[index[i]]);
+  };
+  spread(own.forward, distinct.of_stage, t.forward);
+  spread(own.backward, distinct.of_stage, t.backward);
+  spread(own.both, distinct.of_pair, t.both);
+  t.p2p = grid.nearest(own.p2p);
+  t.p2p_blocks = own.p2p_blocks;
 }
 
 /// A device sync separates every forward and backward.
@@ -122,9 +81,9 @@ void for_kinds(const Pipeline& pipeline, std::size_t per_rank, std::vector<T>& v
 IssuedSet& Evaluator::issued(const Layout& l, const IssueFlags& flags, const ShardTables& s) {
   auto& slot = s.issued[issue_key(flags, fully_recomputed(l), block_layers(l))];
   if (!slot) {
+    const std::size_t before = s.issued_layers.size();
     slot = std::make_unique<IssuedSet>(p_, s, flags, fully_recomputed(l), block_layers(l));
-    slot->forget_operations();
-    ++issued_sets_;
+    issued_ += 1 + s.issued_layers.size() - before;
   }
   return *slot;
 }
@@ -149,41 +108,37 @@ const Evaluator::MeshTimes& Evaluator::mesh_times(const Layout& l, const ShardTa
 }
 
 /// Stages of equal contents are priced once, also over pipelines.
-ScheduleTimes Evaluator::schedule_times(const Layout& l, const IssueFlags& flags,
-                                        const ShardTables& s, const MeshTables& m) {
+void Evaluator::schedule_times(const Layout& l, const IssueFlags& flags, const ScheduleShape& shape,
+                               const ShardTables& s, const MeshTables& m, ScheduleTimes& t) {
   IssuedSet& set = issued(l, flags, s);
   const Pipeline& pipeline = *m.pipeline;
-  const auto vpp = static_cast<std::size_t>(l.vpp);
-  const bool alone = drained(l, flags);
-  ScheduleTimes t;
-  const auto stage = [&](std::size_t i) -> const StageSeconds& {
-    return set.seconds(pipeline.content[i], m.stages()[i], alone);
-  };
+  const Pipeline::Distinct& distinct = pipeline.distinct;
   const bool moves =
       !l.offload_modules.empty() || l.cpu_offloading_num_layers > 0 || l.fsdp != FsdpSharding::none;
-  const auto transfers = [&](std::size_t i) {
-    return moves ? stage_transfers(p_, l, s, m.stages()[i]) : StageTransfers{};
+  const auto content = [&](std::size_t i) {
+    return pipeline.content[static_cast<std::size_t>(distinct.stages[i])];
   };
-  for_kinds(pipeline, vpp, t.forward, [&](std::size_t r) {
-    for (std::size_t c = 0; c < vpp; ++c)
-      t.forward.push_back(transfers(r * vpp + c).forward.over(stage(r * vpp + c).forward));
-  });
-  for_kinds(pipeline, vpp, t.backward, [&](std::size_t r) {
-    for (std::size_t c = 0; c < vpp; ++c)
-      t.backward.push_back(transfers(r * vpp + c).backward.over(stage(r * vpp + c).backward));
-  });
-  if (flags.overlap) {
-    for_kinds(pipeline, vpp * vpp, t.both, [&](std::size_t r) {
-      for (std::size_t f = r * vpp; f < (r + 1) * vpp; ++f) {
-        for (std::size_t b = r * vpp; b < (r + 1) * vpp; ++b)
-          t.both.push_back(transfers(f).both.over(set.pair_seconds(
-              pipeline.content[f], m.stages()[f], pipeline.content[b], m.stages()[b])));
-      }
-    });
+  const auto stage = [&](std::size_t i) -> const StageCounts& {
+    return m.stages()[static_cast<std::size_t>(distinct.stages[i])];
+  };
+  own_.forward.clear();
+  own_.backward.clear();
+  own_.both.clear();
+  transfers_.clear();
+  for (std::size_t i = 0; i < distinct.stages.size(); ++i) {
+    transfers_.push_back(moves ? stage_transfers(p_, l, s, stage(i)) : StageTransfers{});
+    const StageSeconds alone = set.seconds(content(i), stage(i), drained(l, flags));
+    own_.forward.push_back(transfers_[i].forward.over(alone.forward));
+    own_.backward.push_back(transfers_[i].backward.over(alone.backward));
   }
-  t.p2p = mesh_times(l, s, m).p2p;
-  t.p2p_blocks = l.pp > 1 && l.vpp == 1;
-  return t;
+  for (std::size_t i = 0; flags.overlap && i < distinct.pairs.size(); ++i) {
+    const auto [f, b] = distinct.pairs[i];
+    own_.both.push_back(
+        transfers_[f].both.over(set.pair_seconds(content(f), stage(f), content(b), stage(b))));
+  }
+  own_.p2p = mesh_times(l, s, m).p2p;
+  own_.p2p_blocks = l.pp > 1 && l.vpp == 1;
+  spread_on_grid(shape, distinct, own_, t);
 }
 
 Evaluator::Exact Evaluator::exact(const Layout& l, const ShardTables& s, const MeshTables& m,
@@ -191,15 +146,48 @@ Evaluator::Exact Evaluator::exact(const Layout& l, const ShardTables& s, const M
   Exact e;
   e.flags = issue_flags(p_, l);
   e.shape = schedule_shape(l, m.microbatches);
-  e.times = on_grid(e.shape, schedule_times(l, e.flags, s, m));
+  schedule_times(l, e.flags, e.shape, s, m, e.times);
   e.walk = walker_.walk(e.shape, e.times, totals);
-  std::vector<double> forward0, backward0;
-  for (int r = 0; r < l.pp; ++r) {
-    forward0.push_back(e.times.forward[static_cast<std::size_t>(r * l.vpp)]);
-    backward0.push_back(e.times.backward[static_cast<std::size_t>(r * l.vpp)]);
-  }
-  e.tail = step_tail(p_, l, mesh_times(l, s, m).costs, e.walk, forward0, backward0);
+  e.tail = tail(l, e.times, e.walk);
   return e;
+}
+
+StepTail Evaluator::tail(const Layout& l, const ScheduleTimes& t, const Walk& walk) {
+  first_forward_.clear();
+  first_backward_.clear();
+  for (int r = 0; r < l.pp; ++r) {
+    first_forward_.push_back(t.forward[static_cast<std::size_t>(r * l.vpp)]);
+    first_backward_.push_back(t.backward[static_cast<std::size_t>(r * l.vpp)]);
+  }
+  return step_tail(p_, l, mesh_times_.costs, walk, first_forward_, first_backward_);
+}
+
+void Evaluator::steps(std::span<const Layout> layouts, std::span<double> out) {
+  std::fill(out.begin(), out.end(), 0.0);
+  const MeshTables* m = layouts.empty() ? nullptr : mesh(layouts.front());
+  if (m == nullptr) return;
+  trim();
+  times_.resize(kMostLanes);
+  walks_.resize(kMostLanes);
+  for (const bool overlap : {false, true}) {
+    std::array<std::size_t, kMostLanes> lanes{};
+    std::size_t count = 0;
+    for (std::size_t i = 0; i < layouts.size(); ++i) {
+      const Layout& l = layouts[i];
+      const ScheduleShape shape = schedule_shape(l, m->microbatches);
+      if (l.overlap_moe_expert_parallel_comm == overlap) {
+        schedule_times(l, issue_flags(p_, l), shape, shard(l), *m, times_[count]);
+        lanes[count++] = i;
+      }
+      if (count == 0 || (count < kMostLanes && i + 1 < layouts.size())) continue;
+      ScheduleShape own = shape;
+      own.overlap = overlap;
+      walker_.walk(own, std::span(times_).first(count), std::span(walks_).first(count), false);
+      for (std::size_t lane = 0; lane < count; ++lane)
+        out[lanes[lane]] = tail(layouts[lanes[lane]], times_[lane], walks_[lane]).step;
+      count = 0;
+    }
+  }
 }
 
 Evaluator::Detail Evaluator::detail(const Layout& l, const Exact& e, const ShardTables& s,

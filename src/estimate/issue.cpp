@@ -50,34 +50,44 @@ bool runs_again(const Op& op, const IssueFlags& f) {
 
 }  // namespace
 
-IssuedLayer issue(const Problem& p, const LayerOps& ops, const IssueFlags& f) {
+std::vector<IssuedOp> issue_forward(const Problem& p, const LayerOps& ops, const IssueFlags& f) {
+  std::vector<IssuedOp> issued;
+  issued.reserve(ops.forward.size());
+  Issuer forward(p, f, p.profile.calibration.host_launch_us * 1e-6);
+  for (const Op& op : ops.forward) forward.add(issued, op, false);
+  return issued;
+}
+
+std::vector<IssuedOp> issue_backward(const Problem& p, const LayerOps& ops, const IssueFlags& f) {
   const Calibration& c = p.profile.calibration;
   const double forward_launch = c.host_launch_us * 1e-6;
-  IssuedLayer layer;
-  Issuer forward(p, f, forward_launch);
-  for (const Op& op : ops.forward) forward.add(layer.forward, op, false);
-
+  std::vector<IssuedOp> issued;
+  issued.reserve(ops.forward.size() + ops.backward.size());
   Issuer backward(p, f, forward_launch * c.host_backward_factor);
   Issuer again(p, f, forward_launch);  // recomputation runs Python modules again
   const bool whole_block =
       f.recompute_all || (f.recompute & (1u << static_cast<int>(RecomputeModule::moe))) != 0;
   if (whole_block) {
     for (const Op& op : ops.forward) {
-      if (runs_again(op, f)) again.add(layer.backward, op, true);
+      if (runs_again(op, f)) again.add(issued, op, true);
     }
   }
   // a module's output is refilled just before the backward of its part
   for (const Part part : {Part::combine, Part::experts, Part::dispatch, Part::attention}) {
     if (!whole_block) {
       for (const Op& op : ops.forward) {
-        if (op.part == part && runs_again(op, f)) again.add(layer.backward, op, true);
+        if (op.part == part && runs_again(op, f)) again.add(issued, op, true);
       }
     }
     for (const Op& op : ops.backward) {
-      if (op.part == part) backward.add(layer.backward, op, false);
+      if (op.part == part) backward.add(issued, op, false);
     }
   }
-  return layer;
+  return issued;
+}
+
+IssuedLayer issue(const Problem& p, const LayerOps& ops, const IssueFlags& f) {
+  return {issue_forward(p, ops, f), issue_backward(p, ops, f)};
 }
 
 double Spent::compute() const {

@@ -1,6 +1,8 @@
 #pragma once
 /// Builds the operation lists of layers, embedding, head and MTP for one shard key.
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "estimate/dims.hpp"
 #include "estimate/op.hpp"
@@ -58,7 +60,8 @@ class OpWriter {
   void tp_collective(bool is_forward, const char* name, Collective op, double bytes,
                      Seconds hidden_under);
   LayerOps ops_;
-  std::vector<std::vector<Op>> groups_;
+  std::vector<Op> backward_;         ///< of the modules in forward order
+  std::vector<std::size_t> groups_;  ///< where each module's begin
   Op tags_;
 };
 
@@ -68,9 +71,17 @@ void write_linear_mixer(OpWriter& w, const Mixer& m);
 void write_dense_mlp(OpWriter& w);
 void write_moe(OpWriter& w);
 
+/// GPU seconds of a forward and backward pass: of tensor cores, and all.
+struct BusySeconds {
+  double tensor = 0, all = 0;
+  void add(const LayerOps& ops, double times);
+};
+/// What the shards of a search share: the pass without routed experts, by the knobs that act on it.
+using KnownBusy = std::vector<std::pair<ShardKey, BusySeconds>>;
+
 /// What tensor cores run at when power is what limits them: 1 + burst_gain x (1 - their share of
 /// the GPU time of a forward and backward pass of the model).
-double tensor_clock(const Problem& p, const ShardKey& k);
+double tensor_clock(const Problem& p, const ShardKey& k, KnownBusy& known);
 
 /// One decoder layer of a class.
 LayerOps layer_ops(const Problem& p, const ShardKey& k, const LayerKind& layer, double clock = 1);

@@ -12,6 +12,8 @@ LayerSpans layer_spans(const Problem& p, const ShardKey& k) {
 
 namespace {
 
+constexpr std::size_t kUsualOps = 64;  ///< of one direction of a layer: more is slower, no more
+
 Prices at_clock(Prices prices, double clock) {
   prices.clock = clock;
   return prices;
@@ -25,6 +27,8 @@ OpWriter::OpWriter(const Problem& p, const ShardKey& k, double clock)
       dims(make_dims(p, k)),
       spans(layer_spans(p, k)),
       prices(at_clock(p.prices(), clock)) {
+  ops_.forward.reserve(kUsualOps);
+  backward_.reserve(kUsualOps);
   begin(Part::attention);
 }
 
@@ -34,7 +38,7 @@ void OpWriter::begin(Part part, std::uint16_t recompute, std::uint8_t graph, boo
   tags_.recompute = recompute;
   tags_.graph = graph;
   tags_.shared = shared;
-  groups_.emplace_back();
+  groups_.push_back(backward_.size());
 }
 
 void OpWriter::forward(const char* name, OpClass cls, Seconds gpu, double launches, bool sync) {
@@ -59,14 +63,17 @@ void OpWriter::backward(const char* name, OpClass cls, Seconds gpu, double launc
   op.wgrad = wgrad;
   op.sync = sync;
   op.recompute = 0;
-  groups_.back().push_back(op);
+  backward_.push_back(op);
 }
 
 LayerOps OpWriter::finish() {
+  ops_.backward.reserve(backward_.size());
+  auto end = backward_.end();
   for (auto group = groups_.rbegin(); group != groups_.rend(); ++group) {
-    ops_.backward.insert(ops_.backward.end(), group->begin(), group->end());
+    const auto begin = backward_.begin() + static_cast<std::ptrdiff_t>(*group);
+    ops_.backward.insert(ops_.backward.end(), begin, end);
+    end = begin;
   }
-  groups_.clear();
   return std::move(ops_);
 }
 

@@ -73,34 +73,59 @@ LayerOps mtp_extra_ops(const Problem& p, const ShardKey& k, double clock) {
   return w.finish();
 }
 
-namespace {
-
-struct Busy {
-  double tensor = 0, all = 0;
-  void add(const LayerOps& ops, double times) {
-    for (const auto* list : {&ops.forward, &ops.backward}) {
-      for (const Op& op : *list) {
-        const bool tensor_cores = op.cls == OpClass::dense_gemm ||
-                                  op.cls == OpClass::grouped_gemm || op.cls == OpClass::attention;
-        all += times * op.gpu.value;
-        if (tensor_cores) tensor += times * op.gpu.value;
-      }
+void BusySeconds::add(const LayerOps& ops, double times) {
+  for (const auto* list : {&ops.forward, &ops.backward}) {
+    for (const Op& op : *list) {
+      const bool tensor_cores = op.cls == OpClass::dense_gemm || op.cls == OpClass::grouped_gemm ||
+                                op.cls == OpClass::attention;
+      all += times * op.gpu.value;
+      if (tensor_cores) tensor += times * op.gpu.value;
     }
   }
-};
+}
+
+namespace {
+
+double layers_of(const Problem& p, std::size_t cls) {
+  return static_cast<double>(
+      std::count(p.class_of_layer.begin(), p.class_of_layer.end(), static_cast<int>(cls)));
+}
+
+/// Mixers, dense layers and the head, for keys with the EP knobs at their defaults.
+BusySeconds without_experts(const Problem& p, const ShardKey& k) {
+  BusySeconds busy;
+  for (std::size_t c = 0; c < p.classes.size(); ++c) {
+    LayerKind layer = p.classes[c];
+    if (layer.ffn == FfnKind::moe) layer.ffn = FfnKind::none;
+    busy.add(layer_ops(p, k, layer), layers_of(p, c));
+  }
+  busy.add(head_ops(p, k), 1);
+  return busy;
+}
+
+BusySeconds without_experts(const Problem& p, ShardKey k, KnownBusy& known) {
+  const ShardKey plain;
+  k.ep = k.etp = 1;
+  k.dispatcher = plain.dispatcher;
+  k.dispatcher_num_sms = plain.dispatcher_num_sms;
+  const auto at =
+      std::find_if(known.begin(), known.end(), [&](const auto& item) { return item.first == k; });
+  if (at != known.end()) return at->second;
+  return known.emplace_back(k, without_experts(p, k)).second;
+}
 
 }  // namespace
 
-double tensor_clock(const Problem& p, const ShardKey& k) {
+double tensor_clock(const Problem& p, const ShardKey& k, KnownBusy& known) {
   const double gain = p.profile.calibration.burst_gain;
   if (gain <= 0) return 1;
-  Busy busy;
+  BusySeconds busy = without_experts(p, k, known);
   for (std::size_t c = 0; c < p.classes.size(); ++c) {
-    const auto layers =
-        std::count(p.class_of_layer.begin(), p.class_of_layer.end(), static_cast<int>(c));
-    busy.add(layer_ops(p, k, p.classes[c]), static_cast<double>(layers));
+    if (p.classes[c].ffn != FfnKind::moe) continue;
+    OpWriter moe(p, k, 1);
+    write_moe(moe);
+    busy.add(moe.finish(), layers_of(p, c));
   }
-  busy.add(head_ops(p, k), 1);
   return 1 + gain * (1 - (busy.all > 0 ? busy.tensor / busy.all : 1));
 }
 

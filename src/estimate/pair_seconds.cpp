@@ -1,144 +1,222 @@
 #include "estimate/pair_seconds.hpp"
 
-#include <limits>
+#include <algorithm>
+#include <cmath>
 
 namespace moecast {
 namespace {
 
-constexpr double kNever = -std::numeric_limits<double>::infinity();
+constexpr double kNever = -1e30;  ///< seconds: before everything, and finite
 enum Way : std::uint8_t { kForward, kBackward };
-enum Stream : std::uint8_t { kCompute, kComm };
+enum PairStream : std::uint8_t { kCompute, kComm };
+
+PairNode node_of(const IssuedOp& op, bool later) {
+  switch (op.part) {
+    case Part::combine:
+      return kCombineNode;
+    case Part::dispatch:
+      return kDispatchNode;
+    case Part::attention:
+      return later ? kAttentionWgrad : kAttentionNode;
+    case Part::experts:
+      break;
+  }
+  return later ? kExpertsWgrad : kExpertsNode;
+}
+
+PairMap::Clocks between(const PairMap::Clocks& a, const PairMap::Clocks& b, double share) {
+  return {a.host + share * (b.host - a.host), a.stream + share * (b.stream - a.stream),
+          a.started + share * (b.started - a.started)};
+}
+PairMap between(const PairMap& a, const PairMap& b, double share) {
+  return {a.any, between(a.from_host, b.from_host, share),
+          between(a.from_stream, b.from_stream, share)};
+}
+
+bool equal(double a, double b) { return std::abs(a - b) <= 1e-13 * std::abs(b); }
+bool equal(const PairMap::Clocks& a, const PairMap::Clocks& b) {
+  return equal(a.host, b.host) && equal(a.stream, b.stream) && equal(a.started, b.started);
+}
+bool equal(const PairMap& a, const PairMap& b) {
+  return equal(a.from_host, b.from_host) && equal(a.from_stream, b.from_stream);
+}
 
 }  // namespace
 
-PairSeconds::PairSeconds(const Problem& p, const IssueFlags& flags,
-                         const std::vector<IssuedLayer>& layers)
-    : compute_per_share_(p.profile.calibration.contention_compute_per_sm * flags.sm_share),
-      contention_comm_(p.profile.calibration.contention_comm),
-      host_factor_(p.profile.calibration.host_overlap_factor),
-      sync_cost_(p.profile.calibration.sync_us * 1e-6 * p.ablation.host),
-      kernel_floor_(p.profile.calibration.kernel_floor_us * 1e-6),
-      single_queue_(p.features.single_queue),
-      delay_(flags.delay_wgrad) {
-  for (const IssuedLayer& layer : layers) {
-    forward_.push_back(direction(layer.forward, false));
-    backward_.push_back(direction(layer.backward, true));
-  }
-}
+PairRules::PairRules(const Problem& p, const IssueFlags& flags)
+    : compute_per_share(p.profile.calibration.contention_compute_per_sm * flags.sm_share),
+      contention_comm(p.profile.calibration.contention_comm),
+      host_factor(p.profile.calibration.host_overlap_factor),
+      sync_cost(p.profile.calibration.sync_us * 1e-6 * p.ablation.host),
+      kernel_floor(p.profile.calibration.kernel_floor_us * 1e-6),
+      single_queue(p.features.single_queue),
+      delay(flags.delay_wgrad) {}
 
-PairSeconds::Direction PairSeconds::direction(const std::vector<IssuedOp>& ops,
-                                              bool backward) const {
-  Direction d;
+PairDirection::PairDirection(const PairRules& rules, const std::vector<IssuedOp>& ops,
+                             bool backward) {
+  std::array<Ops, kPairNodes> lists;
   for (const IssuedOp& op : ops) {
-    const double host = op.host * host_factor_;
+    const double host = op.host * rules.host_factor;
     const Op packed{op.gpu, host, host / std::max(1.0f, op.launches), op.sync,
                     op.cls == OpClass::ep_comm};
-    (packed.exchange ? d.exchange : d.compute) += op.gpu;
-    const bool later = backward && delay_ && op.wgrad;
-    const Node node = op.part == Part::combine     ? combine
-                      : op.part == Part::dispatch  ? dispatch
-                      : op.part == Part::attention ? later ? attention_wgrad : attention
-                      : later                      ? experts_wgrad
-                                                   : experts;
-    d.ops[node].push_back(packed);
-    d.ops[kWhole].push_back(packed);
+    (packed.exchange ? exchange_ : compute_) += op.gpu;
+    lists[node_of(op, backward && rules.delay && op.wgrad)].push_back(packed);
+    lists[kWhole].push_back(packed);
   }
-  return d;
+  for (std::size_t i = 0; i < kPairNodes; ++i)
+    nodes_[i] = node(rules, std::move(lists[i]), static_cast<PairNode>(i));
 }
 
-PairSeconds::Clocks PairSeconds::run(const std::vector<Op>& ops, Clocks at, double slow,
-                                     double slow_exchange) const {
+PairMap::Clocks PairDirection::run(const PairRules& rules, const Ops& ops, PairMap::Clocks at,
+                                   double slow, double slow_exchange) {
   for (const Op& op : ops) {
     const double gpu = op.gpu * (op.exchange ? slow_exchange : slow);
     const double start = std::max(at.stream, at.host + op.first);
     at.host += op.host;
     at.started = start;
-    at.stream = std::max(start + gpu, at.host + std::min(gpu, kernel_floor_));
-    if (op.sync) at.host = std::max(at.host, at.stream) + sync_cost_;
+    at.stream = std::max(start + gpu, at.host + std::min(gpu, rules.kernel_floor));
+    if (op.sync) at.host = std::max(at.host, at.stream) + rules.sync_cost;
   }
   return at;
 }
 
-const PairSeconds::Direction& PairSeconds::mapped(Direction& d) const {
-  if (d.slow == slow_) return d;
-  for (std::size_t i = 0; i < kLists; ++i) {
-    const bool comm = i == combine || i == dispatch;
-    const double exchange = comm ? slow_exchange_ : slow_;
-    d.maps[i] = {!d.ops[i].empty(), run(d.ops[i], {0, kNever, kNever}, slow_, exchange),
-                 run(d.ops[i], {kNever, 0, kNever}, slow_, exchange)};
+PairMap PairDirection::map(const PairRules& rules, const Ops& ops, PairNode node, double slow) {
+  const bool comm = node == kCombineNode || node == kDispatchNode;
+  const double exchange = comm ? rules.contention_comm : slow;
+  return {!ops.empty(), run(rules, ops, {0, kNever, kNever}, slow, exchange),
+          run(rules, ops, {kNever, 0, kNever}, slow, exchange)};
+}
+
+/// Every clock is a convex function of the slowdown (a latest of sums), but for kernels that it
+/// makes longer than the kernel floor: where the middle lies on the chord, all of it does.
+PairDirection::Node PairDirection::node(const PairRules& rules, Ops ops, PairNode which) {
+  const double slowest = 1 + rules.compute_per_share;
+  Node n{map(rules, ops, which, 1), map(rules, ops, which, slowest), {}};
+  const bool crosses = std::any_of(ops.begin(), ops.end(), [&](const Op& op) {
+    return op.gpu < rules.kernel_floor && op.gpu * slowest > rules.kernel_floor;
+  });
+  const PairMap middle = map(rules, ops, which, 1 + rules.compute_per_share / 2);
+  if (crosses || !equal(between(n.least, n.most, 0.5), middle)) n.bent = std::move(ops);
+  return n;
+}
+
+PairMap PairDirection::at(const PairRules& rules, PairNode node, double slow) const {
+  const Node& n = nodes_[node];
+  if (!n.bent.empty()) return map(rules, n.bent, node, slow);
+  return between(n.least, n.most, slow > 1 ? (slow - 1) / rules.compute_per_share : 0);
+}
+
+namespace {
+
+using PairMaps = std::array<PairMap, kWhole>;
+
+/// The clocks while a pair of stages runs. `kSingleQueue`: a kernel waits for the start of those
+/// issued before it.
+template <bool kSingleQueue>
+class PairClocks {
+ public:
+  void pair(const PairMaps& f, const PairMaps& b) {
+    node(b[kCombineNode], kBackward, kComm, true);
+    node(f[kAttentionNode], kForward, kCompute, true);
+    node(b[kExpertsNode], kBackward, kCompute, true);
+    node(f[kDispatchNode], kForward, kComm, true);
+    node(b[kExpertsWgrad], kBackward, kCompute, false);
+    node(b[kDispatchNode], kBackward, kComm, true);
+    node(f[kExpertsNode], kForward, kCompute, true);
+    node(f[kCombineNode], kForward, kComm, true);
+    node(b[kAttentionNode], kBackward, kCompute, true);
+    node(b[kAttentionWgrad], kBackward, kCompute, false);
   }
-  d.slow = slow_;
-  return d;
+
+  void alone(const PairMap& layer, Way way) {
+    free_[kCompute] = std::max({free_[kCompute], free_[kComm], done_[way]});
+    node(layer, way, kCompute, true);
+    free_[kComm] = free_[kCompute];
+  }
+
+  [[nodiscard]] double end() const { return std::max(free_[kCompute], free_[kComm]); }
+
+ private:
+  void node(const PairMap& m, Way way, PairStream stream, bool ordered) {
+    if (!m.any) return;
+    double& free = free_[stream];
+    if (ordered) free = std::max(free, done_[way]);
+    if constexpr (kSingleQueue) free = std::max(free, started_);
+    const double host = host_, at = free;
+    host_ = std::max(host + m.from_host.host, at + m.from_stream.host);
+    free = std::max(host + m.from_host.stream, at + m.from_stream.stream);
+    if constexpr (kSingleQueue)
+      started_ = std::max(host + m.from_host.started, at + m.from_stream.started);
+    if (ordered) done_[way] = free;
+  }
+
+  double host_ = 0, free_[2] = {0, 0}, done_[2] = {0, 0}, started_ = 0;
+};
+
+/// Layers of a stage, one after the other, with their maps.
+class Layers {
+ public:
+  Layers(const PairRules& rules, double slow, std::span<const PairRun> runs)
+      : rules_(rules), slow_(slow), run_(runs.begin()), end_(runs.end()) {
+    left_ = run_ != end_ ? run_->count : 0;
+  }
+  [[nodiscard]] int left() const { return left_; }  ///< in this run; 0: no more
+  [[nodiscard]] PairMaps nodes() const {
+    PairMaps maps;
+    for (std::size_t i = 0; i < maps.size(); ++i)
+      maps[i] = run_->layer->at(rules_, static_cast<PairNode>(i), slow_);
+    return maps;
+  }
+  [[nodiscard]] PairMap whole() const { return run_->layer->at(rules_, kWhole, slow_); }
+  void pass(int layers) {
+    left_ -= layers;
+    if (left_ == 0 && ++run_ != end_) left_ = run_->count;
+  }
+
+ private:
+  const PairRules& rules_;
+  double slow_;
+  std::span<const PairRun>::iterator run_, end_;
+  int left_ = 0;
+};
+
+template <typename Clocks>
+void run_alone(Clocks& clocks, Layers& layers, Way way) {
+  for (; layers.left() > 0; layers.pass(layers.left())) {
+    const PairMap whole = layers.whole();
+    for (int i = 0; i < layers.left(); ++i) clocks.alone(whole, way);
+  }
 }
 
-void PairSeconds::node(State& s, const Map& m, int direction, int stream, bool ordered) const {
-  if (!m.any) return;
-  double& free = s.free[stream];
-  if (ordered) free = std::max(free, s.done[direction]);
-  if (single_queue_) free = std::max(free, s.started);
-  const double host = s.host, at = free;
-  s.host = std::max(host + m.from_host.host, at + m.from_stream.host);
-  free = std::max(host + m.from_host.stream, at + m.from_stream.stream);
-  s.started = std::max(host + m.from_host.started, at + m.from_stream.started);
-  if (ordered) s.done[direction] = free;
+template <typename Clocks>
+double run(Clocks clocks, Layers f, Layers b) {
+  while (f.left() > 0 && b.left() > 0) {
+    const int both = std::min(f.left(), b.left());
+    const PairMaps first = f.nodes(), second = b.nodes();
+    for (int i = 0; i < both; ++i) clocks.pair(first, second);
+    f.pass(both);
+    b.pass(both);
+  }
+  run_alone(clocks, f, kForward);
+  run_alone(clocks, b, kBackward);
+  return clocks.end();
 }
 
-void PairSeconds::pair(State& s, const Direction& f, const Direction& b) const {
-  node(s, b.maps[combine], kBackward, kComm, true);
-  node(s, f.maps[attention], kForward, kCompute, true);
-  node(s, b.maps[experts], kBackward, kCompute, true);
-  node(s, f.maps[dispatch], kForward, kComm, true);
-  node(s, b.maps[experts_wgrad], kBackward, kCompute, false);
-  node(s, b.maps[dispatch], kBackward, kComm, true);
-  node(s, f.maps[experts], kForward, kCompute, true);
-  node(s, f.maps[combine], kForward, kComm, true);
-  node(s, b.maps[attention], kBackward, kCompute, true);
-  node(s, b.maps[attention_wgrad], kBackward, kCompute, false);
-}
+}  // namespace
 
-void PairSeconds::alone(State& s, const Direction& d, int direction) const {
-  s.free[kCompute] = std::max({s.free[kCompute], s.free[kComm], s.done[direction]});
-  node(s, d.maps[kWhole], direction, kCompute, true);
-  s.free[kComm] = s.free[kCompute];
-}
-
-double PairSeconds::seconds(const std::vector<IssuedRun>& forward,
-                            const std::vector<IssuedRun>& backward) {
+double pair_seconds(const PairRules& rules, std::span<const PairRun> forward,
+                    std::span<const PairRun> backward) {
   double compute = 0, exchange = 0;
-  const auto add = [&](const std::vector<IssuedRun>& runs, const std::vector<Direction>& of) {
-    for (const IssuedRun& run : runs) {
-      compute += run.count * of[run.layer].compute;
-      exchange += run.count * of[run.layer].exchange;
+  for (const auto& runs : {forward, backward}) {
+    for (const PairRun& run : runs) {
+      compute += run.count * run.layer->compute();
+      exchange += run.count * run.layer->exchange();
     }
-  };
-  add(forward, forward_);
-  add(backward, backward_);
+  }
   const double beside = compute > 0 ? std::min(1.0, exchange / compute) : 0;
-  slow_ = 1 + compute_per_share_ * beside;
-  slow_exchange_ = exchange > 0 ? contention_comm_ : 1;
-
-  State s;
-  auto f = forward.begin();
-  auto b = backward.rbegin();
-  int f_left = forward.empty() ? 0 : f->count, b_left = backward.empty() ? 0 : b->count;
-  while (f != forward.end() && b != backward.rend()) {
-    const Direction &first = mapped(forward_[f->layer]), &second = mapped(backward_[b->layer]);
-    const int both = std::min(f_left, b_left);
-    for (int i = 0; i < both; ++i) pair(s, first, second);
-    f_left -= both;
-    b_left -= both;
-    if (f_left == 0 && ++f != forward.end()) f_left = f->count;
-    if (b_left == 0 && ++b != backward.rend()) b_left = b->count;
-  }
-  for (; f != forward.end(); f_left = ++f != forward.end() ? f->count : 0) {
-    for (const Direction& d = mapped(forward_[f->layer]); f_left > 0; --f_left)
-      alone(s, d, kForward);
-  }
-  for (; b != backward.rend(); b_left = ++b != backward.rend() ? b->count : 0) {
-    for (const Direction& d = mapped(backward_[b->layer]); b_left > 0; --b_left)
-      alone(s, d, kBackward);
-  }
-  return std::max(s.free[kCompute], s.free[kComm]);
+  const double slow = 1 + rules.compute_per_share * beside;
+  const Layers f(rules, slow, forward), b(rules, slow, backward);
+  return rules.single_queue ? run(PairClocks<true>{}, f, b) : run(PairClocks<false>{}, f, b);
 }
 
 }  // namespace moecast

@@ -9,6 +9,7 @@
 // launch for all: tiles of a fixed size over all experts in waves. Rows that come from a router
 // fill their last tile by half.
 #include <cmath>
+#include <cstdint>
 #include <span>
 #include <utility>
 
@@ -18,7 +19,8 @@ namespace moecast {
 namespace {
 
 struct Tile {
-  double a, b;
+  double a, b, edges;
+  constexpr Tile(double rows, double cols) : a(rows), b(cols), edges(1 / rows + 1 / cols) {}
 };
 // nvjet's tiles run from 64 x 8 to 256 x 128; these are close enough to fill a wave of any shape.
 constexpr Tile kTiles[] = {{256, 256}, {128, 256}, {256, 128}, {128, 192}, {192, 128},
@@ -54,7 +56,7 @@ struct Machine {
   std::span<const Tile> tiles;
   /// Seconds of one element of depth.
   [[nodiscard]] double depth_seconds(const Tile& t) const {
-    return 2 * t.a * t.b * std::max(1.0, g.tile_edge * (1 / t.a + 1 / t.b)) / flops_per_sm;
+    return 2 * t.a * t.b * std::max(1.0, g.tile_edge * t.edges) / flops_per_sm;
   }
 };
 
@@ -65,9 +67,15 @@ double choice_weight(double alone) {
   return w;
 }
 
+/// std::ceil of what is positive and far below 2^63, without a call.
+double ceil_of(double x) {
+  const auto whole = static_cast<double>(static_cast<std::int64_t>(x));
+  return whole < x ? whole + 1 : whole;
+}
+
 /// Rows of tiles; `even`: as many rows as asked for, not about as many.
 double tile_rows(double rows, double height, bool even) {
-  return even ? std::ceil(rows / height) : std::max(1.0, rows / height + 0.5);
+  return even ? ceil_of(rows / height) : std::max(1.0, rows / height + 0.5);
 }
 
 /// Fewer tiles than SMs: libraries split the depth (split-K, stream-K) and another kernel adds the
@@ -82,26 +90,34 @@ double split_seconds(const Problem3& p, const Machine& m, double waves, double s
   return best;
 }
 
-/// Of the tiles that are quickest alone: the time then, and how long their math keeps all SMs busy.
-/// A library chooses among the nearly best by its own lights, so these are averaged.
+/// What one tile makes of a GEMM.
 struct TileTime {
-  double alone = INFINITY, busy = 0;
+  double alone, busy;  ///< the time alone, and how long its math keeps all SMs busy
 };
-TileTime tile_time(const Problem3& p, const Machine& m, bool even) {
-  TileTime best;
-  double weights = 0;
+TileTime tile_time(const Problem3& p, const Machine& m, const Tile& tile, bool even) {
+  const double waves = tile_rows(p.rows, tile.a, even) * ceil_of(p.cols / tile.b) / m.sms;
+  const double step = m.depth_seconds(tile), whole = step * (p.depth + m.g.k_half);
+  const double w = waves + m.g.wave_quantization * (ceil_of(waves) - waves);
+  return {waves < 1 ? split_seconds(p, m, waves, step) : w * whole, waves * step * p.depth};
+}
+
+double quickest_alone(const Problem3& p, const Machine& m) {
+  double best = INFINITY;
+  for (const Tile& tile : m.tiles) best = std::min(best, tile_time(p, m, tile, true).alone);
+  return best;
+}
+
+/// Of the tiles that are quickest alone. A library chooses among the nearly best by its own lights,
+/// so these are averaged.
+double busy_seconds(const Problem3& p, const Machine& m, bool even) {
+  double busy = 0, weights = 0;
   for (const Tile& tile : m.tiles) {
-    const double waves = tile_rows(p.rows, tile.a, even) * std::ceil(p.cols / tile.b) / m.sms;
-    const double step = m.depth_seconds(tile), whole = step * (p.depth + m.g.k_half);
-    const double w = waves + m.g.wave_quantization * (std::ceil(waves) - waves);
-    const double alone = waves < 1 ? split_seconds(p, m, waves, step) : w * whole;
-    best.alone = std::min(best.alone, alone);
-    const double weight = choice_weight(alone);
-    best.busy += weight * waves * step * p.depth;
+    const TileTime t = tile_time(p, m, tile, even);
+    const double weight = choice_weight(t.alone);
+    busy += weight * t.busy;
     weights += weight;
   }
-  best.busy /= weights;
-  return best;
+  return busy / weights;
 }
 
 double element_bytes(Pipe pipe) {
@@ -149,10 +165,9 @@ double single_launch_seconds(const Problem3& p, const Machine& m, const GroupedP
                              double experts, Pass pass, bool even) {
   const bool few = pass != Pass::wgrad && p.rows <= 128;
   const Tile tile{few ? 128.0 : 256.0, 128};
-  const double waves =
-      experts * tile_rows(p.rows, tile.a, even) * std::ceil(p.cols / tile.b) / m.sms;
+  const double waves = experts * tile_rows(p.rows, tile.a, even) * ceil_of(p.cols / tile.b) / m.sms;
   const double rate = m.flops_per_sm * (few ? g.few_rows_ratio : 1);
-  const double w = waves + g.wave_quantization * (std::ceil(waves) - waves);
+  const double w = waves + g.wave_quantization * (ceil_of(waves) - waves);
   return w * 2 * tile.a * tile.b * (p.depth + m.g.k_half) / rate;
 }
 
@@ -251,7 +266,7 @@ Seconds Prices::gemm(Pipe pipe, const GemmShape& shape, Pass pass, double accumu
   const Machine machine = machine_of(*this, pipe, pass_ratio(g, pass));
   const double streamed =
       stream_seconds(*calibration, system->gpu, p, pipe, pass, accumulate_bytes);
-  return seconds(g.launch_us * 1e-6 + std::hypot(tile_time(p, machine, true).alone, streamed));
+  return seconds(g.launch_us * 1e-6 + std::hypot(quickest_alone(p, machine), streamed));
 }
 
 Seconds Prices::fp32_gemm(const GemmShape& s) const {
@@ -277,7 +292,7 @@ Seconds Prices::grouped_gemm(Pipe pipe, double experts, const GemmShape& one, Pa
     const double tiles = single_launch_seconds(p, machine, g, experts, pass, even_tiles);
     return seconds(1e-6 * g.single_launch_us + grouped_norm(tiles, streamed));
   }
-  const double tiles = experts * tile_time(p, machine, even_tiles).busy;
+  const double tiles = experts * busy_seconds(p, machine, even_tiles);
   return seconds(2e-6 * dense.launch_us + grouped_norm(tiles + start, streamed));
 }
 

@@ -8,27 +8,30 @@ namespace moecast {
 
 IssuedSet::IssuedSet(const Problem& p, const ShardTables& shard, const IssueFlags& flags, bool full,
                      int block_layers)
-    : p_(p), flags_(flags), block_layers_(block_layers), classes_(shard.classes.size()) {
-  for (const bool recompute_all : {full, false}) {
-    IssueFlags own = flags;
-    own.recompute_all = recompute_all;
-    if (block_layers < 0 && layers_.size() == classes_) break;  // all layers alike
-    for (const ClassTable& c : shard.classes) layers_.push_back(issue(p, c.ops, own));
-  }
-  IssueFlags ends = flags;
-  ends.recompute = 0;
-  ends_ = layers_.size();
-  for (const LayerOps* end : {&shard.embedding, &shard.head, &shard.mtp_extra})
-    layers_.push_back(issue(p, *end, ends));
-  for (const IssuedLayer& layer : layers_) {
-    forward_.push_back(queue_map(p, layer.forward, flags.shared_overlap));
-    backward_.push_back(queue_map(p, layer.backward, flags.shared_overlap));
+    : p_(p),
+      shard_(shard),
+      flags_(flags),
+      full_(full),
+      block_layers_(block_layers),
+      classes_(shard.classes.size()),
+      ends_(block_layers < 0 ? classes_ : 2 * classes_),
+      rules_(p, flags) {
+  for (std::size_t i = 0; i < ends_ + kStageEnds; ++i) {
+    forward_.push_back(&shard.issued_layers.forward(p, shard, layer_of(i), flags_of(i)));
+    backward_.push_back(&shard.issued_layers.backward(p, shard, layer_of(i), flags_of(i)));
   }
 }
 
-void IssuedSet::forget_operations() {
-  if (flags_.overlap) pair_seconds_ = std::make_unique<PairSeconds>(p_, flags_, layers_);
-  layers_ = {};
+/// Of the shard's layers.
+std::size_t IssuedSet::layer_of(std::size_t i) const {
+  return i >= ends_ ? classes_ + (i - ends_) : i % classes_;
+}
+
+IssueFlags IssuedSet::flags_of(std::size_t i) const {
+  IssueFlags own = flags_;
+  own.recompute_all = full_ && i < classes_;
+  if (i >= ends_) own.recompute = 0;
+  return own;
 }
 
 std::uint64_t issue_key(const IssueFlags& f, bool full, int block_layers) {
@@ -38,9 +41,9 @@ std::uint64_t issue_key(const IssueFlags& f, bool full, int block_layers) {
   return (key << 8 | f.graph) << 16 | static_cast<std::uint16_t>(block_layers);
 }
 
-std::vector<IssuedRun> IssuedSet::sequence(const StageCounts& stage) const {
-  std::vector<IssuedRun> runs;
-  if (stage.embedding) runs.push_back({ends_ + kEmbedding, 1});
+const std::vector<IssuedSet::Run>& IssuedSet::sequence(const StageCounts& stage) {
+  runs_.clear();
+  if (stage.embedding) runs_.push_back({ends_ + kEmbedding, 1});
   const int per_depth = static_cast<int>(p_.mtp_classes.size());
   const int decoder = stage.total - stage.mtp_depths * per_depth;
   int at = 0;
@@ -50,41 +53,45 @@ std::vector<IssuedRun> IssuedSet::sequence(const StageCounts& stage) const {
       if (at < block_layers_) count = std::min(count, block_layers_ - at);
       if (at < decoder) count = std::min(count, decoder - at);
       if (at >= decoder) {
-        if ((at - decoder) % std::max(1, per_depth) == 0) runs.push_back({ends_ + kMtpExtra, 1});
+        if ((at - decoder) % std::max(1, per_depth) == 0) runs_.push_back({ends_ + kMtpExtra, 1});
         count = 1;
       }
       const bool plain = block_layers_ >= 0 && at >= block_layers_;
-      runs.push_back({static_cast<std::size_t>(run.cls) + (plain ? classes_ : 0), count});
+      runs_.push_back({static_cast<std::size_t>(run.cls) + (plain ? classes_ : 0), count});
       at += count;
       left -= count;
     }
   }
   const int heads = stage.mtp_depths + (stage.loss ? 1 : 0);
-  if (heads > 0) runs.push_back({ends_ + kHead, heads});
-  return runs;
+  if (heads > 0) runs_.push_back({ends_ + kHead, heads});
+  return runs_;
 }
 
-IssuedStage IssuedSet::stage(const StageCounts& stage) const {
+IssuedStage IssuedSet::stage(const StageCounts& stage) {
+  for (std::size_t i = layers_.size(); i < forward_.size(); ++i) {
+    layers_.reserve(forward_.size());
+    layers_.push_back(issue(p_, operations_of(shard_, layer_of(i)), flags_of(i)));
+  }
   IssuedStage list;
-  for (const IssuedRun& run : sequence(stage))
+  for (const Run& run : sequence(stage))
     list.insert(list.end(), static_cast<std::size_t>(run.count), &layers_[run.layer]);
   return list;
 }
 
-StageSeconds IssuedSet::one_stream(const StageCounts& stage, bool drained) const {
-  const std::vector<IssuedRun> runs = sequence(stage);
+StageSeconds IssuedSet::one_stream(const StageCounts& stage, bool drained) {
+  const std::vector<Run>& runs = sequence(stage);
   QueueClocks at;
   StageSeconds s;
   for (int round = 0; round < (drained ? 1 : 2); ++round) {
     double began = at.gpu;
-    for (const IssuedRun& run : runs) {
-      for (int i = 0; i < run.count; ++i) at = forward_[run.layer].after(at);
+    for (const Run& run : runs) {
+      for (int i = 0; i < run.count; ++i) at = forward_[run.layer]->alone.after(at);
     }
     s.forward = at.gpu - began;
     if (drained) at.host = at.gpu = std::max(at.host, at.gpu);
     began = at.gpu;
     for (auto run = runs.rbegin(); run != runs.rend(); ++run) {
-      for (int i = 0; i < run->count; ++i) at = backward_[run->layer].after(at);
+      for (int i = 0; i < run->count; ++i) at = backward_[run->layer]->alone.after(at);
     }
     s.backward = at.gpu - began;
     at.host = std::max(at.host, began);
@@ -92,15 +99,10 @@ StageSeconds IssuedSet::one_stream(const StageCounts& stage, bool drained) const
   return s;
 }
 
-const StageSeconds& IssuedSet::seconds(int content, const StageCounts& stage, bool drained) {
-  const auto i = static_cast<std::size_t>(content);
-  if (i >= stages_.size()) stages_.resize(i + 1);
-  Known& known = stages_[i];
-  if (!known.known[drained]) {
-    known.seconds[drained] = one_stream(stage, drained);
-    known.known[drained] = true;
-  }
-  return known.seconds[drained];
+StageSeconds IssuedSet::seconds(int content, const StageCounts& stage, bool drained) {
+  const auto [at, fresh] = stages_.try_emplace(2 * static_cast<std::uint64_t>(content) + drained);
+  if (fresh) at->second = one_stream(stage, drained);
+  return at->second;
 }
 
 double IssuedSet::pair_seconds(int forward, const StageCounts& f, int backward,
@@ -110,8 +112,14 @@ double IssuedSet::pair_seconds(int forward, const StageCounts& f, int backward,
                              static_cast<std::uint32_t>(backward),
                          0.0);
   if (!fresh) return at->second;
-  if (!pair_seconds_) pair_seconds_ = std::make_unique<PairSeconds>(p_, flags_, layers_);
-  return at->second = pair_seconds_->seconds(sequence(f), sequence(b));
+  pair_forward_.clear();
+  pair_backward_.clear();
+  for (const Run& run : sequence(f))
+    pair_forward_.push_back({forward_[run.layer]->pair.get(), run.count});
+  for (const Run& run : sequence(b))
+    pair_backward_.push_back({backward_[run.layer]->pair.get(), run.count});
+  std::reverse(pair_backward_.begin(), pair_backward_.end());
+  return at->second = moecast::pair_seconds(rules_, pair_forward_, pair_backward_);
 }
 
 }  // namespace moecast

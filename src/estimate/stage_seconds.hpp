@@ -2,15 +2,13 @@
 /// How long stages take under one set of issue flags, remembered for every distinct content: the
 /// stages of all pipelines that share layer tables are made of few.
 #include <cstdint>
-#include <memory>
 #include <unordered_map>
 #include <vector>
 
-#include "estimate/pair_seconds.hpp"
+#include "estimate/issued_layers.hpp"
 
 namespace moecast {
 
-struct ShardTables;
 struct StageCounts;
 
 struct StageSeconds {
@@ -23,32 +21,38 @@ class IssuedSet {
   /// `block`: full recomputation of the first layers of a chunk only.
   IssuedSet(const Problem& p, const ShardTables& shard, const IssueFlags& flags, bool full,
             int block_layers);
-  [[nodiscard]] std::vector<IssuedRun> sequence(const StageCounts& stage) const;
-  [[nodiscard]] IssuedStage stage(const StageCounts& stage) const;
+  /// The operations of a stage. Valid as long as this is.
+  [[nodiscard]] IssuedStage stage(const StageCounts& stage);
   /// One stream; `content` numbers what `stage` holds.
-  const StageSeconds& seconds(int content, const StageCounts& stage, bool drained);
+  StageSeconds seconds(int content, const StageCounts& stage, bool drained);
   /// EP overlap: the forward of one stage beside the backward of another.
   double pair_seconds(int forward, const StageCounts& f, int backward, const StageCounts& b);
-  /// Keeps only what the seconds of stages and pairs are made of.
-  void forget_operations();
 
  private:
-  [[nodiscard]] StageSeconds one_stream(const StageCounts& stage, bool drained) const;
+  /// Layers and ends of a stage in forward order, and how many in a row.
+  struct Run {
+    std::size_t layer = 0;  ///< into layers
+    int count = 0;
+  };
+  const std::vector<Run>& sequence(const StageCounts& stage);
+  [[nodiscard]] StageSeconds one_stream(const StageCounts& stage, bool drained);
+  [[nodiscard]] IssueFlags flags_of(std::size_t layer) const;
+  [[nodiscard]] std::size_t layer_of(std::size_t index) const;
 
   const Problem& p_;
+  const ShardTables& shard_;
   IssueFlags flags_;
+  bool full_;
   int block_layers_;
   std::size_t classes_, ends_ = 0;
-  std::vector<IssuedLayer> layers_;           ///< classes as the layout says, [classes + class] not
-                                              ///< recomputed (block), then the three ends
-  std::vector<QueueMap> forward_, backward_;  ///< of layers_
-  struct Known {
-    bool known[2] = {false, false};  ///< [drained]
-    StageSeconds seconds[2];
-  };
-  std::vector<Known> stages_;                        ///< by content
-  std::unique_ptr<PairSeconds> pair_seconds_;        ///< with EP overlap, once asked
-  std::unordered_map<std::uint64_t, double> pairs_;  ///< by the two contents
+  PairRules rules_;
+  /// Classes as the layout says, [classes + class] not recomputed (block), then the ends.
+  std::vector<const IssuedMaps*> forward_, backward_;
+  std::vector<IssuedLayer> layers_;  ///< once asked
+  std::vector<Run> runs_;
+  std::vector<PairRun> pair_forward_, pair_backward_;
+  std::unordered_map<std::uint64_t, StageSeconds> stages_;  ///< by content and drained
+  std::unordered_map<std::uint64_t, double> pairs_;         ///< by the two contents
 };
 
 /// Equal for equal flags, full recomputation and block_layers (of one shard).

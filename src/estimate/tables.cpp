@@ -33,27 +33,27 @@ const ClassUnder& ClassTable::under(std::uint16_t recompute, std::uint16_t offlo
   auto set = std::find_if(under_.begin(), under_.end(),
                           [&](const auto& u) { return u->offload == offload; });
   if (set == under_.end()) {
-    under_.push_back(std::make_unique<ByOffload>());
-    under_.back()->offload = offload;
-    set = under_.end() - 1;
+    set = under_.insert(under_.end(), std::make_unique<ByOffload>());
+    (*set)->offload = offload;
   }
-  auto& slot = (*set)->by_recompute[recompute];
-  if (!slot) {
-    slot = std::make_unique<ClassUnder>();
-    slot->recompute = recompute;
-    slot->offload = offload;
-    slot->stored = memory.stored(recompute);
-    slot->offloadable = memory.offloadable(recompute, offload);
-    slot->rebuild = memory.rebuilt(recompute);
-    if (recompute != 0) slot->again = sum_ops(ops.forward, recompute);
+  const ClassUnder*& slot = (*set)->by_recompute[recompute];
+  if (slot == nullptr) {
+    ClassUnder& u = (*set)->known.emplace_back();
+    u.recompute = recompute;
+    u.offload = offload;
+    u.stored = memory.stored(recompute);
+    u.offloadable = memory.offloadable(recompute, offload);
+    u.rebuild = memory.rebuilt(recompute);
+    if (recompute != 0) u.again = sum_ops(ops.forward, recompute);
+    slot = &u;
   }
   return *slot;
 }
 
-ShardTables make_shard_tables(const Problem& p, const ShardKey& k) {
+ShardTables make_shard_tables(const Problem& p, const ShardKey& k, KnownBusy& known) {
   ShardTables t;
   t.dims = make_dims(p, k);
-  const double clock = tensor_clock(p, k);
+  const double clock = tensor_clock(p, k, known);
   for (const LayerKind& kind : p.classes) {
     ClassTable c;
     c.ops = layer_ops(p, k, kind, clock);
@@ -224,6 +224,28 @@ InFlight in_flight_of(const Problem& p, const Pipeline& t, const Alive& alive) {
   return all;
 }
 
+Pipeline::Distinct distinct_of(const std::vector<int>& content, int vpp) {
+  Pipeline::Distinct d;
+  const auto place = [](auto& known, const auto& item) {
+    const auto at = std::find(known.begin(), known.end(), item);
+    const auto index = static_cast<std::size_t>(at - known.begin());
+    if (at == known.end()) known.push_back(item);
+    return index;
+  };
+  std::vector<int> contents;
+  for (std::size_t i = 0; i < content.size(); ++i) {
+    d.of_stage.push_back(place(contents, content[i]));
+    if (contents.size() > d.stages.size()) d.stages.push_back(static_cast<int>(i));
+  }
+  const auto chunks = static_cast<std::size_t>(vpp);
+  for (std::size_t f = 0; f < content.size(); ++f) {
+    for (std::size_t c = 0; c < chunks; ++c)
+      d.of_pair.push_back(
+          place(d.pairs, std::pair(d.of_stage[f], d.of_stage[f / chunks * chunks + c])));
+  }
+  return d;
+}
+
 Pipeline make_pipeline(const Problem& p, PipelinePlan plan, const ScheduleShape& s,
                        MeshCache& cache) {
   Pipeline t(s.vpp);
@@ -235,6 +257,7 @@ Pipeline make_pipeline(const Problem& p, PipelinePlan plan, const ScheduleShape&
     t.content.push_back(
         cache.contents.try_emplace(stage, static_cast<int>(cache.contents.size())).first->second);
   t.kind = number_ranks(t);
+  t.distinct = distinct_of(t.content, s.vpp);
   const auto known = cache.alive.find({s.pp, s.vpp, s.microbatches, s.group});
   const auto& alive = known != cache.alive.end()
                           ? known->second

@@ -3,6 +3,7 @@
 /// class; per mesh the pipeline plan, parameters and in-flight counts. The evaluator reads knobs of
 /// a table only through that table's key.
 #include <array>
+#include <deque>
 #include <map>
 #include <memory>
 #include <tuple>
@@ -52,7 +53,8 @@ struct ClassTable {
  private:
   struct ByOffload {
     std::uint16_t offload = 0;
-    std::array<std::unique_ptr<ClassUnder>, std::size_t{1} << kRecomputeModules> by_recompute;
+    std::array<const ClassUnder*, std::size_t{1} << kRecomputeModules> by_recompute{};
+    std::deque<ClassUnder> known;
   };
   mutable std::vector<std::unique_ptr<ByOffload>>
       under_;  ///< filled as asked; one evaluator per thread
@@ -66,10 +68,15 @@ struct ShardTables {
       mtp_backward;
   HeadMemory head_memory;
   double dispatcher_bytes = 0;  ///< persistent buffers of the dispatcher
-  mutable std::unordered_map<std::uint64_t, std::unique_ptr<IssuedSet>>
-      issued;  ///< filled as asked; one evaluator per thread
+  // filled as asked; one evaluator per thread
+  mutable IssuedLayers issued_layers;
+  mutable std::unordered_map<std::uint64_t, std::unique_ptr<IssuedSet>> issued;
 };
-ShardTables make_shard_tables(const Problem& p, const ShardKey& k);
+ShardTables make_shard_tables(const Problem& p, const ShardKey& k, KnownBusy& known);
+inline ShardTables make_shard_tables(const Problem& p, const ShardKey& k) {
+  KnownBusy none;
+  return make_shard_tables(p, k, none);
+}
 
 /// Equal layers in a row.
 struct LayerRun {
@@ -146,6 +153,13 @@ struct Pipeline {
   /// No schedule of `microbatches` is faster: the busy time of a rank between the first forward
   /// that reaches it and the last backward that leaves it.
   [[nodiscard]] double busy_bound(int microbatches, const Work& seconds) const;
+  /// Stages of equal contents, and equal pairs of a rank's stages, take equal times.
+  struct Distinct {
+    std::vector<int> stages;                                 ///< the first stage of each
+    std::vector<std::pair<std::size_t, std::size_t>> pairs;  ///< forward, backward: into `stages`
+    std::vector<std::size_t> of_stage;                       ///< per stage: into `stages`
+    std::vector<std::size_t> of_pair;  ///< as ScheduleTimes::both: into `pairs`
+  } distinct;
   explicit Pipeline(int vpp) : alive(vpp), alive_overlap(vpp) {}
 };
 

@@ -71,8 +71,11 @@ PipelinePlan balanced_split(const ModelSpec& model, int pp, int vpp, int seq_len
   for (const LayerKind& layer : model.layers) {
     weights.push_back(layer_model_flops_per_token(model, layer, seq_length));
   }
-  const std::vector<int> cuts =
-      balanced_cuts(weights, pp * vpp, last_stage_extra(model, seq_length));
+  const int layers = num_layers(model), stages = pp * vpp;
+  std::vector<int> cuts =
+      balanced_cuts(weights, std::min(stages, layers), last_stage_extra(model, seq_length));
+  if (stages > layers) cuts.push_back(layers);
+  if (stages > layers + 1) cuts.insert(cuts.begin(), 0);
   PipelinePlan plan = contiguous_plan(model, pp, vpp, cuts);
   plan.layout_string = to_layout_string(plan);
   return plan;
@@ -95,7 +98,7 @@ Result<PipelinePlan> plan_pipeline(const ModelSpec& model, const Layout& layout,
         fmt::format("{} layers do not split evenly over PP {} x VPP {}", layers, pp, vpp),
         "set pipeline_model_parallel_layout: auto, or choose PP and VPP that divide");
   }
-  if (static_cast<long>(pp) * vpp > layers) {
+  if (static_cast<long>(pp) * vpp > layers + kStagesWithoutLayers) {
     return problem(fmt::format("PP {} x VPP {} = {} stages, but the model has {} layers", pp, vpp,
                                static_cast<long>(pp) * vpp, layers),
                    "lower PP or VPP, or state a layout string with empty stages");

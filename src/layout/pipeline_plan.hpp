@@ -16,9 +16,11 @@ Result<PipelinePlan> parse_pipeline_layout(const std::string& text, const ModelS
 /// True when Megatron's even split divides: L mod pp = 0 and (L / pp) mod vpp = 0.
 bool even_split_divides(const ModelSpec& model, int pp, int vpp);
 PipelinePlan even_split(const ModelSpec& model, int pp, int vpp);
+/// Stages that a balanced split may have beyond the decoder layers: one of the embedding alone, one of the loss (and MTP) alone.
+inline constexpr int kStagesWithoutLayers = 2;
 /// Contiguous split into pp * vpp stages that minimises the largest stage, then the sum of squares; layers weigh their model FLOPs
 /// at seq_length, the loss and the MTP layers weigh theirs. Deterministic. layout_string says it in Megatron's words. Needs
-/// pp * vpp <= number of decoder layers.
+/// pp * vpp <= number of decoder layers + kStagesWithoutLayers; with more stages than layers the loss, then the embedding, is alone.
 PipelinePlan balanced_split(const ModelSpec& model, int pp, int vpp, int seq_length);
 /// What layout.pipeline_split asks for. explicit_text is read only for PipelineSplit::explicit_string.
 Result<PipelinePlan> plan_pipeline(const ModelSpec& model, const Layout& layout, const std::string& explicit_text, int seq_length);

@@ -1,6 +1,7 @@
 /// Rules of pipeline stages: how layers split, and the schedules.
 #include <fmt/format.h>
 
+#include "layout/pipeline_plan.hpp"
 #include "layout/rules_detail.hpp"
 
 namespace moecast::rules {
@@ -121,10 +122,11 @@ std::vector<Rule> counted_splits() {
             WHEN(at.layout.given && (counted_ends(in) || accounted_ends(in)))),
       error("STAGES-HAVE-LAYERS",
             "pipeline_model_parallel_size num_virtual_stages_per_pipeline_rank num_layers",
-            "the balanced split gives every virtual stage a layer: PP * VPP <= layers",
+            "the balanced split gives every virtual stage a layer, but for one of the embedding "
+            "and one of the loss: PP * VPP <= layers + 2",
             "lower PP or VPP, or state a layout string with empty stages", "moecast's own split",
-            WHEN(at.auto_split &&
-                 static_cast<long>(c.pipeline_model_parallel_size) * in.vpp > c.num_layers))
+            WHEN(at.auto_split && static_cast<long>(c.pipeline_model_parallel_size) * in.vpp >
+                                      c.num_layers + kStagesWithoutLayers))
           .by(kOwn)
           .says([](In in) {
             return fmt::format("PP {} x VPP {} stages for {} layers",

@@ -9,6 +9,7 @@
 #include "layout/uneven_split.hpp"
 #include "moecast/model_io.hpp"
 #include "report/rows.hpp"
+#include "report/rows_inputs.hpp"
 
 namespace moecast::rows {
 namespace {
@@ -52,17 +53,23 @@ std::optional<ModelSpec> read_model(MeasuredRow& row, Run& run, std::vector<std:
   run.model = cell(row, "model");
   read_layers_override(row, run);
   read_overrides(row, run);
-  auto model = load_model(run.model, run.model_overrides, run.base_dir);
+  const auto read = [&]() -> const Result<ModelSpec>& {
+    const std::string overrides =  // bytes that are not UTF-8 are load_model's to refuse
+        run.model_overrides.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+    const std::string key = run.model + '\n' + overrides + '\n' + run.base_dir;
+    return read_once(key, [&] { return load_model(run.model, run.model_overrides, run.base_dir); });
+  };
+  const Result<ModelSpec>* model = &read();
   const std::string mtp = cell(row, "mtp_layers");
   const auto depths = mtp == "0" ? std::optional<int>(0) : positive_integer(mtp);
-  if (model && depths && *depths != model.value().mtp_num_layers) {
+  if (*model && depths && *depths != model->value().mtp_num_layers) {
     run.model_overrides["num_nextn_predict_layers"] = *depths;
-    model = load_model(run.model, run.model_overrides, run.base_dir);
+    model = &read();
   }
   if (!mtp.empty() && !depths)
     row.notes.push_back(fmt::format("mtp_layers: '{}' is not a number; the model's own", mtp));
-  if (model) return model.take();
-  missing.push_back(fmt::format("model '{}' ({})", run.model, model.problems().front().message));
+  if (*model) return model->value();
+  missing.push_back(fmt::format("model '{}' ({})", run.model, model->problems().front().message));
   return std::nullopt;
 }
 

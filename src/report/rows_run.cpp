@@ -7,6 +7,7 @@
 #include "moecast/cluster.hpp"
 #include "moecast/stack.hpp"
 #include "report/rows.hpp"
+#include "report/rows_inputs.hpp"
 
 namespace moecast::rows {
 namespace {
@@ -116,7 +117,7 @@ void read_task(MeasuredRow& row, Missing& missing) {
 
 void read_machine(MeasuredRow& row, Run& run, Missing& missing) {
   run.system = cell(row, "system");
-  const auto system = load_system(run.system);
+  const auto& system = read_once(run.system, [&] { return load_system(run.system); });
   if (!system) {
     missing.push_back(
         fmt::format("system '{}' ({})", run.system, system.problems().front().message));
@@ -132,19 +133,22 @@ void read_machine(MeasuredRow& row, Run& run, Missing& missing) {
 
 void read_software(MeasuredRow& row, Run& run) {
   const std::string release = cell(row, "release");
-  auto match = load_stack(release);
-  if (match && !release.empty()) run.software.container = release;
-  if (match && !match.value().exact) {
+  const auto stack = [](const std::string& name) -> const Result<StackMatch>& {
+    return read_once(name, [&] { return load_stack(name); });
+  };
+  const Result<StackMatch>* match = &stack(release);
+  if (*match && !release.empty()) run.software.container = release;
+  if (*match && !match->value().exact) {
     row.notes.push_back(fmt::format("release '{}' is read as {}, the nearest by date", release,
-                                    match.value().stack.name));
+                                    match->value().stack.name));
   }
-  if (!match) {
+  if (!*match) {
     row.notes.push_back(
         fmt::format("release '{}' is not a known stack: the newest is used", release));
-    match = load_stack("current");
+    match = &stack("current");
   }
   read_features(row, run,
-                match ? match.value().stack.software.features : std::map<std::string, bool>{});
+                *match ? match->value().stack.software.features : std::map<std::string, bool>{});
 }
 
 /// What must have been on for the run to be possible, though no column says so.

@@ -87,6 +87,7 @@ Enumeration enumerate(const SearchRequest& request, const Problem& p, const Spac
   all.evaluated = sum.evaluated;
   all.fit = sum.fit;
   all.survivors = std::move(sum.survivors);
+  all.steps = std::move(sum.steps);
   all.any_fit = sum.any_fit;
   all.first_fit = sum.first_fit;
   all.nearest = sum.nearest;

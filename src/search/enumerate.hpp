@@ -1,5 +1,6 @@
 #pragma once
-/// First pass: every candidate of the space against the rules, then memory and bound, one by one.
+/// First pass: every candidate of the space against the rules, then memory and bound, one by one
+/// (and, where all are asked for, the exact step).
 /// Deterministic for any thread count: sums, and minima with a total order.
 #include <map>
 #include <string>
@@ -35,6 +36,7 @@ struct Enumeration {
   std::uint64_t candidates = 0, legal = 0, evaluated = 0, fit = 0;
   double scanned = 1;               ///< share of the meshes; less when stopped
   std::vector<Survivor> survivors;  ///< in no particular order
+  std::vector<double> steps;        ///< of the survivors, when all are asked for
   bool any_fit = false;
   Survivor first_fit;
   Shortfall nearest;
@@ -44,6 +46,15 @@ struct Enumeration {
 /// No offload, selective before full recomputation, smallest model parallelism, then least
 /// recomputation, fewest chunks, smallest expert groups, smallest micro batch.
 FitOrder fit_order(const Space& s, const Survivor& c);
+/// What decides in most cases: equal for equal first three of the order, and sorts as they do.
+inline std::uint64_t first_of_fit_order(const Space& s, const Survivor& c) {
+  const Layout& l = s.meshes[c.mesh];
+  const OffloadChoice& o = s.offloads[c.inner.offload];
+  const bool offloads = !o.modules.empty() || o.optimizer_fraction > 0;
+  const bool full = s.recomputes[c.inner.recompute].granularity == RecomputeGranularity::full;
+  return (std::uint64_t{offloads} << 33 | std::uint64_t{full} << 32) +
+         static_cast<std::uint64_t>(l.tp * l.cp * l.pp);
+}
 
 Enumeration enumerate(const SearchRequest& request, const Problem& p, const Space& space,
                       int threads);

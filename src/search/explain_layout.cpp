@@ -265,7 +265,7 @@ Explanation explain_layout(const SearchRequest& request, const Problem& p, const
     return x;
   }
   drop_automatic_string(request, p, x.run);
-  const auto place = find_in_space(s, x.run.layout);
+  auto place = find_in_space(s, x.run.layout);
   if (!place ||
       x.run.pipeline_model_parallel_layout != request.base.pipeline_model_parallel_layout) {
     x.verdict = "not in the space";
@@ -281,8 +281,9 @@ Explanation explain_layout(const SearchRequest& request, const Problem& p, const
     return x;
   }
   x.verdict = "slower";
-  x.message =
-      slower_than(listed, key_of(request, s, *place, o)) + "; " + in_words(x.slower_pct, x.where);
+  place->reserved = o.reserved;
+  x.message = slower_than(listed, key_of(request, s, *place, o.step)) + "; " +
+              in_words(x.slower_pct, x.where);
   return x;
 }
 

@@ -27,6 +27,17 @@ class InnerRules {
     if (known == kUnknown) known = ask(level, i);
     return known;
   }
+  /// Later questions to refusing_recompute are about points with these other inner choices.
+  void enter(InnerIndex i) {
+    i.recompute = 0;
+    recomputes_ = &(*row_[static_cast<std::size_t>(Level::recompute)])[place(Level::recompute, i)];
+  }
+  /// refusing(Level::recompute, i).
+  [[nodiscard]] int refusing_recompute(const InnerIndex& i) {
+    std::int16_t& known = recomputes_[i.recompute];
+    if (known == kUnknown) known = ask(Level::recompute, i);
+    return known;
+  }
   /// Of any level.
   [[nodiscard]] int refusing(const InnerIndex& i);
 
@@ -47,6 +58,7 @@ class InnerRules {
   std::vector<std::size_t> digits_;  ///< of the mesh, one per axis
   std::vector<Table> tables_;        ///< per level
   std::vector<Row*> row_;            ///< of this mesh, per level
+  std::int16_t* recomputes_ = nullptr;
 };
 
 /// Mesh axes that rules of a level read (tested against the rules themselves).

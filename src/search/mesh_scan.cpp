@@ -18,6 +18,7 @@ std::size_t time_variant(const OverlapChoice& o) { return o.overlap ? 1 : o.shar
 constexpr std::size_t kTimeVariants = 3;
 
 bool fits_before(const Space& s, const Survivor& a, const Survivor& b) {
+  if (const auto x = first_of_fit_order(s, a), y = first_of_fit_order(s, b); x != y) return x < y;
   return std::tuple(fit_order(s, a), a.inner.recompute) <
          std::tuple(fit_order(s, b), b.inner.recompute);
 }
@@ -41,11 +42,15 @@ void Scan::add(const Space& s, Scan&& other) {
   any_fit = any_fit || other.any_fit;
   if (nearer(other.nearest, nearest)) nearest = other.nearest;
   for (std::size_t i = 0; i < broken.size(); ++i) broken[i] += other.broken[i];
-  if (survivors.empty()) {
-    survivors = std::move(other.survivors);
-  } else {
-    survivors.insert(survivors.end(), other.survivors.begin(), other.survivors.end());
-  }
+  const auto append = [](auto& to, auto&& from) {
+    if (to.empty()) {
+      to = std::move(from);
+    } else {
+      to.insert(to.end(), from.begin(), from.end());
+    }
+  };
+  append(survivors, std::move(other.survivors));
+  append(steps, std::move(other.steps));
 }
 
 std::map<std::string, std::uint64_t> Scan::rejected() const {
@@ -112,6 +117,16 @@ void MeshScan::scan(std::uint32_t mesh) {
       reject(rules() + kMemory, per_offload - scanned_);
     }
   }
+  if (fits && request_.exhaustive) simulate();
+}
+
+/// The exact steps of what fits, while its tables are at hand.
+void MeshScan::simulate() {
+  layouts_.clear();
+  for (std::size_t i = result_.steps.size(); i < result_.survivors.size(); ++i)
+    layouts_.push_back(candidate(s_, mesh_, result_.survivors[i].inner));
+  result_.steps.resize(result_.survivors.size());
+  evaluator_.steps(layouts_, std::span(result_.steps).last(layouts_.size()));
 }
 
 void MeshScan::start(std::uint16_t offload) {
@@ -194,12 +209,15 @@ void MeshScan::every_choice(std::uint16_t offload) {
 /// From least to most: a set is only ranked when no part of it is enough.
 void MeshScan::every_recompute(InnerIndex i) {
   pointless_.assign(s_.recomputes.size(), 0);
+  rules_.enter(i);
   for (i.recompute = 0; i.recompute < s_.recomputes.size(); ++i.recompute) {
     if (pointless_[i.recompute] != 0) {
       reject(rules() + kMoreThanNeeded);
     } else if (too_big_[i.recompute] != 0) {  // overlap and graphs only add memory
       reject(rules() + kMemory);
-    } else if (!refused(Level::recompute, i, 1)) {
+    } else if (const int rule = rules_.refusing_recompute(i); rule >= 0) {
+      reject(static_cast<std::size_t>(rule));
+    } else {
       assess(i);
     }
   }

@@ -14,6 +14,7 @@ namespace moecast {
 struct Scan {
   std::uint64_t legal = 0, evaluated = 0, fit = 0;
   std::vector<Survivor> survivors;
+  std::vector<double> steps;  ///< of the survivors, where all are asked for
   bool any_fit = false;
   Survivor first_fit;
   Shortfall nearest;
@@ -45,6 +46,7 @@ class MeshScan {
     result_.broken[reason] += candidates;
   }
   void misses(const InnerIndex& i, double over);
+  void simulate();
 
   const SearchRequest& request_;
   const Problem& p_;
@@ -56,6 +58,8 @@ class MeshScan {
   std::vector<std::vector<std::uint16_t>> more_;  ///< per recompute choice: those that do more
   std::vector<GraphUse> graphs_;
   Scan result_;
+
+  std::vector<Layout> layouts_;  ///< scratch of simulate()
 
   // of the mesh and offload choice at hand
   std::uint32_t mesh_ = 0;

@@ -2,8 +2,8 @@
 /// The order of the answer, for items with a RankKey `key`: what a search and a merge share.
 #include <algorithm>
 #include <limits>
-#include <set>
 #include <tuple>
+#include <unordered_set>
 #include <vector>
 
 #include "moecast/search.hpp"
@@ -16,15 +16,26 @@ inline constexpr std::size_t kFrontRows = 10;
 /// listed, up to ten.
 inline int compared_rows(int top) { return std::max(top, 10); }
 
+struct FamilyHash {
+  std::size_t operator()(const decltype(RankKey::family)& f) const {
+    return ((std::size_t{f[0]} << 20) ^ (f[1] << 1) ^ f[2]) * 0x9e3779b97f4a7c15u;
+  }
+};
+using Families = std::unordered_set<decltype(RankKey::family), FamilyHash>;
+
 /// Sorted, the best of every family before the rest.
 template <typename T, typename Less>
 std::vector<T> in_rank_order(std::vector<T> items, Less less) {
-  std::sort(items.begin(), items.end(), less);
-  std::set<decltype(RankKey::family)> seen;
-  std::vector<T> ordered, rest;
-  for (T& item : items)
-    (seen.insert(item.key.family).second ? ordered : rest).push_back(std::move(item));
-  ordered.insert(ordered.end(), rest.begin(), rest.end());
+  std::vector<T*> sorted;
+  sorted.reserve(items.size());
+  for (T& item : items) sorted.push_back(&item);
+  std::sort(sorted.begin(), sorted.end(), [&](const T* a, const T* b) { return less(*a, *b); });
+  Families seen;
+  std::stable_partition(sorted.begin(), sorted.end(),
+                        [&](const T* item) { return seen.insert(item->key.family).second; });
+  std::vector<T> ordered;
+  ordered.reserve(items.size());
+  for (T* item : sorted) ordered.push_back(std::move(*item));
   return ordered;
 }
 
@@ -43,7 +54,7 @@ std::vector<T> first_of(const std::vector<T>& items, std::size_t count) {
 /// value of the K-th family, and all of them where there are fewer families.
 template <typename T>
 double front_limit(const std::vector<T>& in_rank_order, std::size_t top) {
-  std::set<decltype(RankKey::family)> families;
+  Families families;
   const std::vector<T> ranked = first_of(in_rank_order, top);
   for (const T& item : ranked) families.insert(item.key.family);
   return families.size() < top ? std::numeric_limits<double>::infinity() : ranked.back().key.value;
@@ -52,14 +63,14 @@ double front_limit(const std::vector<T>& in_rank_order, std::size_t top) {
 /// Step time against memory: the fastest first, each next one takes less memory.
 template <typename T>
 std::vector<T> pareto_front(std::vector<T> items, double limit, std::size_t rows) {
+  std::erase_if(items, [&](const T& item) { return item.key.value > limit; });
   std::sort(items.begin(), items.end(), [](const T& a, const T& b) {
     return std::tie(a.key.step, a.key.reserved, a.key.place) <
            std::tie(b.key.step, b.key.reserved, b.key.place);
   });
   std::vector<T> front;
   for (const T& item : items)
-    if (item.key.value <= limit && (front.empty() || item.key.reserved < front.back().key.reserved))
-      front.push_back(item);
+    if (front.empty() || item.key.reserved < front.back().key.reserved) front.push_back(item);
   return first_of(front, rows);
 }
 

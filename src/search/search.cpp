@@ -36,7 +36,7 @@ RankedLayout ranked(const SearchRequest& request, const Problem& asked, const Sp
   Estimate detail;
   const Outcome outcome = e.evaluate(r.run.layout, Depth::exact, &detail);
   if (request.objective == SearchRequest::Objective::robustness)
-    r.worst_step_time = seconds(better ? better->outcome.step : c.outcome.step);
+    r.worst_step_time = seconds(better ? better->outcome.step : c.key.step);
   const std::string& split = detail.run.pipeline_model_parallel_layout;
   if (!split.empty()) {  // what auto chose, in Megatron's words: the run can be exported and gives
                          // the same numbers
@@ -75,9 +75,13 @@ std::vector<RankedLayout> listed(const SearchRequest& request, const Problem& p,
   parallel_for(first.size(), threads, [&](int, std::size_t i) {
     const Simulated& c = first[i];
     std::optional<Split> better;
-    if (request.objective != SearchRequest::Objective::memory && searches_split(request))
+    if (request.objective != SearchRequest::Objective::memory && searches_split(request)) {
+      Outcome automatic;
+      automatic.reserved = c.key.reserved;
+      automatic.step = c.key.step;
       better =
-          better_split(judged, candidate(s, c.candidate.mesh, c.candidate.inner), c.outcome, room);
+          better_split(judged, candidate(s, c.candidate.mesh, c.candidate.inner), automatic, room);
+    }
     rows[i] = ranked(request, p, s, c, better);
   });
   return rows;
@@ -130,7 +134,9 @@ Result<SearchResult> search(const SearchRequest& asked) {
   std::vector<Simulated> simulated;
   if (all.any_fit) {
     const std::size_t rankable = all.survivors.size();
-    simulated = simulate(request, judged, s, threads, std::move(all.survivors));
+    simulated = request.exhaustive
+                    ? ranked_by(request, s, all.survivors, all.steps)
+                    : simulate(request, judged, s, threads, std::move(all.survivors));
     result.simulated = simulated.size();
     if (!request.stopped()) result.pruned = rankable - simulated.size();
     const auto top = static_cast<std::size_t>(request.top);
@@ -143,7 +149,7 @@ Result<SearchResult> search(const SearchRequest& asked) {
     const Layout first = candidate(s, all.first_fit.mesh, all.first_fit.inner);
     const Outcome o = Evaluator(judged).evaluate(first, Depth::exact);
     result.first_fit =
-        ranked(request, p, s, {all.first_fit, o, key_of(request, s, all.first_fit, o)});
+        ranked(request, p, s, {all.first_fit, key_of(request, s, all.first_fit, o.step)});
     result.first_fit_order = fit_order(s, all.first_fit);
   } else if (all.nearest.any) {
     result.nearest.run = request.base;

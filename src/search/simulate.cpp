@@ -8,15 +8,15 @@
 
 namespace moecast {
 
-RankKey key_of(const SearchRequest& r, const Space& s, const Survivor& c, const Outcome& o) {
+RankKey key_of(const SearchRequest& r, const Space& s, const Survivor& c, double step) {
   const auto n = [](std::size_t index) { return static_cast<std::uint32_t>(index); };
   const InnerIndex& i = c.inner;
   RankKey key;
-  key.value = r.objective == SearchRequest::Objective::memory ? o.reserved : o.step;
-  key.step = o.step;
+  key.value = r.objective == SearchRequest::Objective::memory ? c.reserved : step;
+  key.step = step;
   key.place = {c.mesh, n(i.dispatcher), n(i.overlap), n(i.graph), n(i.recompute), n(i.offload)};
   key.family = {c.mesh, n(i.dispatcher), s.overlaps[i.overlap].overlap};
-  key.reserved = o.reserved;
+  key.reserved = c.reserved;
   return key;
 }
 
@@ -35,9 +35,7 @@ class Simulation {
       const double va = by_memory ? a.reserved : a.bound, vb = by_memory ? b.reserved : b.bound;
       return va != vb ? va < vb : place_of(a) < place_of(b);
     };
-    // what needs all is simulated in large batches, so that neighbours in the space meet; what
-    // stops early is sorted only so far
-    const std::size_t batch_size = request_.exhaustive && !request_.stopped() ? 65536 : 256;
+    constexpr std::size_t batch_size = 256;  // what stops early is sorted only so far
     const auto begin = survivors.begin();
     std::size_t sorted = 0;
     for (std::size_t first = 0; first < survivors.size(); first += batch_size) {
@@ -49,9 +47,7 @@ class Simulation {
         std::nth_element(at(from), at(sorted - 1), survivors.end(), first_to_try);
         std::sort(at(from), at(sorted), first_to_try);
       }
-      if (!request_.exhaustive &&
-          settled(by_memory ? survivors[first].reserved : survivors[first].bound))
-        break;
+      if (settled(by_memory ? survivors[first].reserved : survivors[first].bound)) break;
       batch(&survivors[first], std::min(batch_size, survivors.size() - first));
       if (request_.progress)
         request_.progress(0.8 +
@@ -70,33 +66,49 @@ class Simulation {
     return next_bound > values[static_cast<std::size_t>(request_.top) - 1];
   }
 
+  /// Neighbours share tables: a thread takes meshes of one shard group, and of a mesh all there is.
   void batch(const Survivor* first, std::size_t count) {
-    // neighbours share tables: simulate them one after another
-    std::vector<std::pair<std::uint64_t, const Survivor*>> order;
+    struct Item {
+      std::uint64_t group;
+      const Survivor* candidate;
+    };
+    std::vector<Item> order;
+    order.reserve(count);
     for (std::size_t i = 0; i < count; ++i)
-      order.emplace_back(shard_group(s_, first[i].mesh), first + i);
-    std::sort(order.begin(), order.end(), [](const auto& a, const auto& b) {
-      return std::tuple(a.first, a.second->mesh, a.second) <
-             std::tuple(b.first, b.second->mesh, b.second);
+      order.push_back({shard_group(s_, first[i].mesh), first + i});
+    std::sort(order.begin(), order.end(), [](const Item& a, const Item& b) {
+      return a.group != b.group ? a.group < b.group
+                                : place_of(*a.candidate) < place_of(*b.candidate);
     });
     constexpr std::size_t kBlock = 32;
-    std::vector<Simulated> results(count);
-    parallel_for((count + kBlock - 1) / kBlock, threads_, [&](int thread, std::size_t block) {
+    std::vector<std::size_t> blocks{0};
+    for (std::size_t i = 1; i < count; ++i) {
+      if (order[i].group != order[i - 1].group && i - blocks.back() >= kBlock) blocks.push_back(i);
+    }
+    blocks.push_back(count);
+    const std::size_t known = all_.size();
+    all_.resize(known + count);
+    parallel_for(blocks.size() - 1, threads_, [&](int thread, std::size_t block) {
       Evaluator& evaluator = *evaluators_[static_cast<std::size_t>(thread)];
-      for (std::size_t i = block * kBlock; i < std::min(count, (block + 1) * kBlock); ++i) {
-        const Survivor& c = *order[i].second;
-        Outcome o;
-        o.status = Outcome::Status::fits;
-        o.reserved = c.reserved;
-        o.bound = c.bound;
-        o.step = evaluator.step(candidate(s_, c.mesh, c.inner));
-        results[i] = {c, o, key_of(request_, s_, c, o)};
+      std::vector<Layout> layouts;
+      std::vector<double> steps;
+      for (std::size_t i = blocks[block]; i < blocks[block + 1];) {
+        layouts.clear();
+        const std::uint32_t mesh = order[i].candidate->mesh;
+        for (std::size_t j = i; j < blocks[block + 1] && order[j].candidate->mesh == mesh; ++j)
+          layouts.push_back(candidate(s_, mesh, order[j].candidate->inner));
+        steps.resize(layouts.size());
+        evaluator.steps(layouts, steps);
+        for (const double step : steps) {
+          const Survivor& c = *order[i].candidate;
+          all_[known + i++] = {c, key_of(request_, s_, c, step)};
+        }
       }
     });
-    for (const Simulated& s : results) {
-      const auto [at, added] = best_.emplace(s.key.family, s.key.value);
-      if (!added) at->second = std::min(at->second, s.key.value);
-      all_.push_back(s);
+    for (std::size_t i = known; i < all_.size(); ++i) {
+      const RankKey& key = all_[i].key;
+      const auto [at, added] = best_.emplace(key.family, key.value);
+      if (!added) at->second = std::min(at->second, key.value);
     }
   }
 
@@ -114,6 +126,16 @@ class Simulation {
 std::vector<Simulated> simulate(const SearchRequest& request, const Problem& p, const Space& space,
                                 int threads, std::vector<Survivor> survivors) {
   return Simulation(request, p, space, threads).run(std::move(survivors));
+}
+
+std::vector<Simulated> ranked_by(const SearchRequest& request, const Space& space,
+                                 const std::vector<Survivor>& survivors,
+                                 const std::vector<double>& steps) {
+  std::vector<Simulated> all;
+  all.reserve(survivors.size());
+  for (std::size_t i = 0; i < survivors.size(); ++i)
+    all.push_back({survivors[i], key_of(request, space, survivors[i], steps[i])});
+  return in_rank_order(std::move(all));
 }
 
 }  // namespace moecast

@@ -4,6 +4,7 @@
 #include <bit>
 
 #include "layout/knobs.hpp"
+#include "layout/pipeline_plan.hpp"
 #include "search/choices.hpp"
 
 namespace moecast {
@@ -31,13 +32,15 @@ struct MeshAxis {
 };
 
 /// Tensor parallelism inside a node; context parallelism down to 1024 tokens a rank; pipeline
-/// stages and expert groups that divide the GPUs; chunks up to one layer each.
+/// stages and expert groups that divide the GPUs; chunks up to one layer each, and the model's ends
+/// alone.
 std::vector<MeshAxis> mesh_axes(const SearchRequest& request, const Problem& p) {
-  const int gpus = p.world, layers = static_cast<int>(p.model.layers.size());
+  const int gpus = p.world;
+  const int stages = static_cast<int>(p.model.layers.size()) + kStagesWithoutLayers;
   const int experts = p.model.moe.num_moe_experts;
   std::vector<int> chunks;
   for (const int v : {1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24}) {
-    if (v == 1 || 2 * v <= layers) chunks.push_back(v);
+    if (v == 1 || 2 * v <= stages) chunks.push_back(v);
   }
   std::vector<int> ep{1}, etp{1};
   if (experts > 0) {
@@ -48,7 +51,7 @@ std::vector<MeshAxis> mesh_axes(const SearchRequest& request, const Problem& p) 
     etp = powers_of_two(std::min({4, p.system().gpus_per_node, gpus}));
   }
   std::vector<int> pp;
-  for (const int v : divisors(gpus, std::min(layers, 64))) pp.push_back(v);
+  for (const int v : divisors(gpus, std::min(stages, 64))) pp.push_back(v);
   const std::vector<int> batches = request.vary_micro_batch_size
                                        ? std::vector<int>{1, 2, 4, 8}
                                        : std::vector<int>{request.base.layout.micro_batch_size};

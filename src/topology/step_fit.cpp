@@ -66,58 +66,61 @@ std::vector<std::string> read_names(const Document& doc, const Node& node, Diagn
   return names;
 }
 
+/// Calls f(parameter, its map's reader, mark) for every entry that is a known parameter's map;
+/// `shape`: what such a map holds, `section`: where it stands.
+template <typename F>
+void for_each_parameter(const Document& doc, const Node& node, const std::string& section,
+                        const char* shape, Diagnostics& problems, F f) {
+  for (const auto& [path, mark, leaf] : node.entries) {
+    const Parameter* parameter = find_parameter(path);
+    if (parameter == nullptr) {
+      problems.push_back(unknown_parameter(doc, mark, path));
+    } else if (!leaf.is_map()) {
+      problems.push_back(doc.problem(mark, path, shape));
+    } else {
+      MapReader reader(doc, leaf, section + "." + path, problems);
+      f(*parameter, reader, mark);
+    }
+  }
+}
+
 }  // namespace
 
 std::map<std::string, ParameterValue> read_stack_parameters(const Document& doc, const Node& node,
                                                             Diagnostics& problems) {
   std::map<std::string, ParameterValue> values;
-  for (const auto& [path, mark, leaf] : node.entries) {
-    const Parameter* parameter = find_parameter(path);
-    if (parameter == nullptr) {
-      problems.push_back(unknown_parameter(doc, mark, path));
-      continue;
-    }
-    if (!leaf.is_map()) {
-      problems.push_back(doc.problem(mark, path, "a parameter is {value, sd, source, kind}"));
-      continue;
-    }
-    MapReader reader(doc, leaf, "parameters." + path, problems);
+  const auto read = [&](const Parameter& parameter, MapReader& reader, Mark mark) {
     ParameterValue v;
     v.value = reader.required_number("value");
     v.sd = reader.number("sd", 0.2);
     v.source = reader.required_text("source");
     v.kind = reader.text("kind", "assumed");
     reader.finish();
-    if (v.value < parameter->low || v.value > parameter->high) {
+    if (v.value < parameter.low || v.value > parameter.high) {
       problems.push_back(
-          doc.problem(mark, path, "outside its physical bounds",
-                      fmt::format("between {} and {}", parameter->low, parameter->high)));
+          doc.problem(mark, parameter.path, "outside its physical bounds",
+                      fmt::format("between {} and {}", parameter.low, parameter.high)));
     }
-    values[path] = v;
-  }
+    values[parameter.path] = v;
+  };
+  for_each_parameter(doc, node, "parameters", "a parameter is {value, sd, source, kind}", problems,
+                     read);
   return values;
 }
 
 std::vector<Deviation> read_deviations(const Document& doc, const Node& node,
                                        const std::string& stack, Diagnostics& problems) {
   std::vector<Deviation> list;
-  for (const auto& [path, mark, leaf] : node.entries) {
-    if (find_parameter(path) == nullptr) {
-      problems.push_back(unknown_parameter(doc, mark, path));
-      continue;
-    }
-    if (!leaf.is_map()) {
-      problems.push_back(doc.problem(mark, path, "a deviation is {sd, source}"));
-      continue;
-    }
-    MapReader reader(doc, leaf, "deviations." + path, problems);
-    Deviation d{reader.text("scope", stack), path, reader.required_number("sd"),
+  const auto read = [&](const Parameter& parameter, MapReader& reader, Mark mark) {
+    Deviation d{reader.text("scope", stack), parameter.path, reader.required_number("sd"),
                 reader.required_text("source")};
     reader.finish();
     if (d.sd <= 0 || d.sd > 1)
-      problems.push_back(doc.problem(mark, path, "sd is of a log factor: above 0, at most 1"));
+      problems.push_back(
+          doc.problem(mark, parameter.path, "sd is of a log factor: above 0, at most 1"));
     list.push_back(std::move(d));
-  }
+  };
+  for_each_parameter(doc, node, "deviations", "a deviation is {sd, source}", problems, read);
   return list;
 }
 

@@ -94,6 +94,14 @@ std::string in_words(const SmallProblem& s, const Layout& l) {
   return s.words + ": " + run_to_json(run).dump();
 }
 
+IssueFlags flags_of(const Layout& l) {
+  IssueFlags flags;
+  flags.recompute = selective_modules(l);
+  flags.graph = captured_modules(l);
+  flags.full_graph = l.cuda_graph_impl == CudaGraphImpl::full_iteration;
+  return flags;
+}
+
 bool same_rows(const std::vector<Simulated>& a, const std::vector<Simulated>& b, std::size_t rows) {
   for (std::size_t i = 0; i < rows; ++i) {
     if (i >= a.size() || i >= b.size()) return a.size() == b.size();
@@ -114,7 +122,8 @@ TEST_CASE("500 random problems: a pruned search ranks what an exhaustive one ran
     const Enumeration all = enumerate(request, s.problem, space, 1);
     const auto few = simulate(request, s.problem, space, 1, all.survivors);
     request.exhaustive = true;
-    const auto every = simulate(request, s.problem, space, 1, all.survivors);
+    const Enumeration stepped = enumerate(request, s.problem, space, 1);
+    const auto every = ranked_by(request, space, stepped.survivors, stepped.steps);
     INFO(s.words);
     REQUIRE(every.size() == all.survivors.size());
     REQUIRE(same_rows(few, every, static_cast<std::size_t>(request.top)));
@@ -213,10 +222,7 @@ TEST_CASE("a stage's seconds from the maps of its layers are those of its operat
     const Layout& l = s.layout;
     const ShardTables shard = make_shard_tables(s.problem, shard_key(l));
     const MeshTables mesh = must(make_mesh_tables(s.problem, l));
-    IssueFlags flags;
-    flags.recompute = selective_modules(l);
-    flags.graph = captured_modules(l);
-    flags.full_graph = l.cuda_graph_impl == CudaGraphImpl::full_iteration;
+    IssueFlags flags = flags_of(l);
     flags.shared_overlap = l.moe_shared_expert_overlap;
     const bool full = l.recompute_granularity == RecomputeGranularity::full;
     IssuedSet set(s.problem, shard, flags, full, full ? i % 3 - 1 : -1);
@@ -242,10 +248,7 @@ TEST_CASE("a pair's seconds from the maps of its nodes are those of its operatio
     const Layout& l = s.layout;
     const ShardTables shard = make_shard_tables(s.problem, shard_key(l));
     const MeshTables mesh = must(make_mesh_tables(s.problem, l));
-    IssueFlags flags;
-    flags.recompute = selective_modules(l);
-    flags.graph = captured_modules(l);
-    flags.full_graph = l.cuda_graph_impl == CudaGraphImpl::full_iteration;
+    IssueFlags flags = flags_of(l);
     flags.overlap = true;
     flags.delay_wgrad = i % 2 == 0;
     flags.sm_share = 0.01 * (i % 30);

@@ -94,7 +94,9 @@ TEST_CASE("is a split as fast as the fastest of all ways to cut a small model?")
                                 {"qwen3-30b-a3b", "dgx-h100", 16, 8, 2, 2, true},
                                 {"nemotron-3-nano-30b-a3b", "dgx-b200", 16, 10, 2, 2, false},
                                 {"llama3-8b", "dgx-b200", 16, 8, 4, 1, false},
-                                {"llama3-8b", "dgx-h100", 16, 8, 2, 2, false}};
+                                {"llama3-8b", "dgx-h100", 16, 8, 2, 2, false},
+                                {"llama3-8b", "dgx-b200", 16, 6, 4, 2, false},
+                                {"deepseek-v3", "gb200-nvl72", 16, 7, 4, 2, false}};
   int improved = 0;
   for (const Case& c : cases) {
     Layout l;
@@ -114,8 +116,9 @@ TEST_CASE("is a split as fast as the fastest of all ways to cut a small model?")
       INFO("best " << best.text << ", room " << share);
       if (found) INFO("found " << found->layout);
       if (automatic.reserved > room) REQUIRE(found);
-      // where memory shuts the way of single moves, a hybrid's best split may stay unseen
-      const double near = share < 1 ? 0.03 : 0.001;
+      // where memory or stages that outnumber the layers shut the way of single moves, the best
+      // split may stay unseen
+      const double near = share < 1 || c.pp * c.vpp > c.layers ? 0.03 : 0.001;
       CHECK((found ? found->outcome.step : automatic.step) <= best.step * (1 + near));
       if (!found) continue;
       CHECK(found->outcome.reserved <= room);

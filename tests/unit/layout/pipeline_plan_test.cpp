@@ -239,6 +239,25 @@ TEST_CASE("balanced_split weighs layers by their FLOPs and puts loss and MTP on 
   CHECK(parsed.value().stages == plan.stages);
 }
 
+TEST_CASE("with more stages than layers the loss stands alone, then the embedding") {
+  const ModelSpec dense = model_of(6), with_mtp = model_of(14, 1);
+  CHECK(balanced_split(dense, 3, 2, 4096).layout_string == "Et|(t|)*4tL");
+  CHECK(balanced_split(dense, 7, 1, 4096).layout_string == "Et|(t|)*5L");
+  CHECK(balanced_split(dense, 4, 2, 4096).layout_string == "E|(t|)*6L");
+  CHECK(balanced_split(with_mtp, 4, 4, 4096).layout_string == "E|(t|)*14mL");
+  Layout layout;
+  layout.pp = 4;
+  layout.vpp = 2;
+  const auto plan = plan_pipeline(dense, layout, "", 4096);
+  REQUIRE(plan.ok());
+  const auto parsed = parse_pipeline_layout(plan.value().layout_string, dense, 4, 2);
+  REQUIRE(parsed.ok());
+  CHECK(parsed.value() == plan.value());
+  layout.pp = 9;
+  layout.vpp = 1;
+  CHECK_FALSE(plan_pipeline(dense, layout, "", 4096).ok());
+}
+
 TEST_CASE("plan_pipeline gives what the split asks for") {
   const ModelSpec model = model_of(61);
   Layout layout;

@@ -18,7 +18,7 @@ const Cases kMesh = {
        c.layout.pipeline_split = PipelineSplit::megatron;
        c.layout.vpp = 4;
      }},
-    {"STAGES-HAVE-LAYERS", [](C c) { c.layout.vpp = 9; }, [](C c) { c.layout.vpp = 8; }},
+    {"STAGES-HAVE-LAYERS", [](C c) { c.layout.vpp = 10; }, [](C c) { c.layout.vpp = 9; }},
     {"INTERLEAVE-GROUP", [](C c) { c.global_batch_size = 16; },
      [](C c) { c.global_batch_size = 32; }},
     {"INTERLEAVE-REMAINDER", [](C c) { c.global_batch_size = 80; },
