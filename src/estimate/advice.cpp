@@ -12,6 +12,7 @@ namespace {
 struct Trial {
   const char* knob;
   std::vector<const char*> values;
+  bool is_of_flex = false;  ///< only the flex dispatcher has it
 };
 const std::vector<Trial>& trials() {
   static const std::vector<Trial> list = {
@@ -19,6 +20,7 @@ const std::vector<Trial>& trials() {
       {"moe.delay_wgrad_compute", {"true", "false"}},
       {"moe.moe_shared_expert_overlap", {"true"}},
       {"moe.dispatcher", {"\"alltoall\"", "\"deepep\"", "\"hybridep\""}},
+      {"moe.dispatcher_num_sms", {"16", "24", "32"}, true},
       {"train.micro_batch_size", {"1", "2", "4", "8"}},
       {"layout.virtual_pipeline_model_parallel_size", {"1", "2", "4", "8"}},
       {"recompute",
@@ -66,7 +68,9 @@ std::vector<Advice> advise(const Problem& p, const Layout& l, const Outcome& now
   const bool fits = now.status == Outcome::Status::fits;
   Legality legality(p);
   std::vector<Advice> found;
+  const bool is_flex = l.dispatcher == Dispatcher::deepep || l.dispatcher == Dispatcher::hybridep;
   for (const Trial& trial : trials()) {
+    if (trial.is_of_flex && !is_flex) continue;
     Advice best;
     for (const char* value : trial.values) {
       Problem changed = p;

@@ -43,9 +43,9 @@ void spread_on_grid(const ScheduleShape& s, const Pipeline::Distinct& distinct,
     return total;
   };
   const double both = own.both.empty() ? 0 : sum(own.both, distinct.of_pair);
-  const Grid grid(microbatch_work(s, sum(own.forward, distinct.of_stage),
-                                  sum(own.backward, distinct.of_stage), both, own.p2p) *
-                  s.microbatches);
+  const ExactGrid grid(microbatch_work(s, sum(own.forward, distinct.of_stage),
+                                       sum(own.backward, distinct.of_stage), both, own.p2p) *
+                       s.microbatches);
   const auto spread = [&](const std::vector<double>& of, const std::vector<std::size_t>& index,
                           std::vector<double>& to) {
     to.resize(of.empty() ? 0 : index.size());

@@ -6,14 +6,14 @@
 
 namespace moecast {
 
-Grid::Grid(double work) {
+ExactGrid::ExactGrid(double work) {
   if (!(work > 0) || !std::isfinite(work)) return;
   const int exponent = 52 - std::ilogb(work) - 1;
   up_ = std::ldexp(1.0, exponent);
   down_ = std::ldexp(1.0, -exponent);
 }
 
-double Grid::nearest(double seconds) const {
+double ExactGrid::nearest(double seconds) const {
   constexpr double kWhole = 0x1p52;  // doubles from here to its double are the whole numbers
   return up_ > 0 ? ((seconds * up_ + kWhole) - kWhole) * down_ : seconds;
 }
@@ -22,8 +22,8 @@ ScheduleTimes on_grid(const ScheduleShape& s, ScheduleTimes t) {
   const auto sum = [](const std::vector<double>& v) {
     return std::accumulate(v.begin(), v.end(), 0.0);
   };
-  const Grid grid(microbatch_work(s, sum(t.forward), sum(t.backward), sum(t.both), t.p2p) *
-                  s.microbatches);
+  const ExactGrid grid(microbatch_work(s, sum(t.forward), sum(t.backward), sum(t.both), t.p2p) *
+                       s.microbatches);
   for (auto* v : {&t.forward, &t.backward, &t.both})
     for (double& x : *v) x = grid.nearest(x);
   t.p2p = grid.nearest(t.p2p);

@@ -16,10 +16,10 @@
 namespace moecast {
 
 /// Multiples of a power of two so small (2^-52 of all work) that no sum of them rounds.
-class Grid {
+class ExactGrid {
  public:
   /// `work`: seconds of all pieces of all ranks.
-  explicit Grid(double work);
+  explicit ExactGrid(double work);
   [[nodiscard]] double nearest(double seconds) const;
 
  private:
