@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <csignal>
 #include <cstdio>
+#include <ctime>
 
 namespace moecast::cli {
 namespace {
@@ -13,7 +14,21 @@ namespace {
 std::atomic<bool> stop_wanted{false};
 static_assert(std::atomic<bool>::is_always_lock_free, "set from a signal handler");
 
-void want_stop(int) { stop_wanted = true; }
+std::atomic<std::time_t> stop_since{0};
+static_assert(std::atomic<std::time_t>::is_always_lock_free, "set from a signal handler");
+
+/// The first signal asks for the best so far; one that comes two seconds later or more ends the
+/// program. Sooner ones are the same wish: timeout and srun signal a process and its group.
+void want_stop(int signal) {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  if (!stop_wanted.exchange(true)) {
+    stop_since = now.tv_sec;
+  } else if (now.tv_sec - stop_since >= 2) {
+    std::signal(signal, SIG_DFL);
+    std::raise(signal);
+  }
+}
 
 }  // namespace
 
@@ -36,7 +51,7 @@ const std::atomic<bool>* stop_on_signal() {
     struct sigaction action {};
     if (sigaction(signal, nullptr, &action) != 0 || action.sa_handler == SIG_IGN) continue;
     action.sa_handler = want_stop;
-    action.sa_flags = static_cast<int>(SA_RESETHAND) | SA_RESTART;
+    action.sa_flags = SA_RESTART;
     sigaction(signal, &action, nullptr);
   }
   return &stop_wanted;

@@ -175,12 +175,12 @@ TEST_CASE("what is no shard, and flags that a merge does not take, are refused")
 }
 
 TEST_CASE("an interrupted search prints the best so far, marked incomplete, and exits 1") {
-  // 16,384 GPUs, four precisions, every layout simulated: far longer than four seconds
+  // 16,384 GPUs, four precisions, every layout simulated: far longer than two seconds
   const Outcome outcome = run_program({"/usr/bin/timeout",
                                        "--preserve-status",
                                        "-s",
                                        "INT",
-                                       "4",
+                                       "2",
                                        MOECAST_BINARY,
                                        "search",
                                        "--model",
