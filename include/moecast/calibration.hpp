@@ -93,8 +93,8 @@ struct DispatchParameters {
   double nvlink_fraction = 0;
   double nic_fraction = 0;
   double gb_per_s_per_sm = 0;  ///< bytes that one SM of the dispatch kernel moves; 0 = not limited
-  double rank_us = 0;            ///< of one SM per token and rank of the NVLink domain
-  double network_row_us = 0;     ///< of one SM per row that it sends to another domain
+  double rank_us = 0;          ///< of one SM per token and rank of the NVLink domain
+  double network_row_us = 0;   ///< of one SM per row that it sends to another domain
   double network_us_per_sm = 0;  ///< per call and SM across domains: queue pairs and their flags
   double combine_gb_per_s_per_sm = 0;  ///< the same of combine, which also adds
 };
@@ -108,13 +108,13 @@ struct Calibration {
   PerEnum<Pipe, GemmParameters> gemm;
   PerEnum<Pipe, GroupedParameters> grouped;
   PerEnum<HeadClass, AttentionParameters> attention;
-  /// Rate that tensor cores gain over the sustained one when the rest of the step leaves them power:
-  /// times 1 + gain x (1 - their share of the GPU's time).
+  /// Rate that tensor cores gain over the sustained one when the rest of the step leaves them
+  /// power: times 1 + gain x (1 - their share of the GPU's time).
   double burst_gain = 0;
   double attention_launch_us = 0;
   double attention_tail = 0;  ///< of a tile over all keys that the other SMs wait for at the end
   double attention_fp8_speedup = 1;
-  double attention_sink_slowdown = 1;  ///< learnt softmax sinks, BF16
+  double attention_sink_slowdown = 1;      ///< learnt softmax sinks, BF16
   double attention_sink_fp8_slowdown = 1;  ///< the same in FP8 kernels
   double attention_unfused_bytes =
       0;  ///< bytes per score element of unfused attention, forward; backward twice

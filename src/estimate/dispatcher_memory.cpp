@@ -60,8 +60,9 @@ Terms dispatcher_terms(const Problem& p, const ShardKey& k, const Dims& d) {
             "2h n EP ETP");
       break;
     case Dispatcher::deepep:
-      add_deepep(t, k, d.expert_width,
-                 k.dispatcher_num_sms > 0 ? k.dispatcher_num_sms : default_num_sms(k.dispatcher, 1));
+      add_deepep(
+          t, k, d.expert_width,
+          k.dispatcher_num_sms > 0 ? k.dispatcher_num_sms : default_num_sms(k.dispatcher, 1));
       break;
     case Dispatcher::hybridep:
       add_hybridep(t, p, k, d);

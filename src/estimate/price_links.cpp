@@ -153,9 +153,9 @@ Seconds Prices::dispatch(Dispatcher d, const DispatchShape& s, const GroupSpan& 
                s.tokens * s.imbalance * span.ranks_per_domain * p.rank_us * 1e-6 / sms);
   const double sent = v.network_copies * s.tokens * s.imbalance;
   const double turns = std::ceil(std::ceil(s.tokens / kTokensPerChunk) / sms);
-  const double network = std::max(
-      sent * row / (system->nic_per_gpu.value * p.nic_fraction),
-      turns * kTokensPerChunk * v.network_copies * s.imbalance * p.network_row_us * 1e-6);
+  const double network =
+      std::max(sent * row / (system->nic_per_gpu.value * p.nic_fraction),
+               turns * kTokensPerChunk * v.network_copies * s.imbalance * p.network_row_us * 1e-6);
   const double queues = span.domains > 1 ? sms * p.network_us_per_sm * 1e-6 : 0;
   const double start =
       d == Dispatcher::alltoall
