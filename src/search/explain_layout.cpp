@@ -221,10 +221,21 @@ std::optional<Survivor> find_in_space(const Space& s, const Layout& l) {
   return std::nullopt;
 }
 
-Explanation explain_layout(const SearchRequest& request, const Problem& p, const Space& s,
-                           const std::vector<RankedLayout>& listed) {
+namespace {
+
+/// SMs that the search gives to the dispatcher of a layout which states none.
+int searched_sms(const Space& s, const Layout& l) {
+  if (l.dispatcher_num_sms > 0) return l.dispatcher_num_sms;
+  const auto choice =
+      std::find_if(s.dispatchers.begin(), s.dispatchers.end(),
+                   [&](const DispatcherChoice& d) { return d.dispatcher == l.dispatcher; });
+  return choice == s.dispatchers.end() ? 0 : choice->num_sms;
+}
+
+Explanation explain_run(const SearchRequest& request, const Problem& p, const Space& s,
+                        const std::vector<RankedLayout>& listed, const Run& run) {
   Explanation x;
-  x.run = *request.explain;
+  x.run = run;
   Problem own = p;
   own.run.pipeline_model_parallel_layout = x.run.pipeline_model_parallel_layout;
   const Layout l = x.run.layout;
@@ -284,6 +295,20 @@ Explanation explain_layout(const SearchRequest& request, const Problem& p, const
   place->reserved = o.reserved;
   x.message = slower_than(listed, key_of(request, s, *place, o.step)) + "; " +
               in_words(x.slower_pct, x.where);
+  return x;
+}
+
+}  // namespace
+
+Explanation explain_layout(const SearchRequest& request, const Problem& p, const Space& s,
+                           const std::vector<RankedLayout>& listed) {
+  Run run = *request.explain;
+  const int stated = run.layout.dispatcher_num_sms;
+  run.layout.dispatcher_num_sms = searched_sms(s, run.layout);
+  Explanation x = explain_run(request, p, s, listed, run);
+  if (run.layout.dispatcher_num_sms != stated)
+    x.message = fmt::format("with moe.dispatcher_num_sms={}, as searched; {}",
+                            run.layout.dispatcher_num_sms, x.message);
   return x;
 }
 

@@ -174,6 +174,14 @@ TEST_CASE("what is no shard, and flags that a merge does not take, are refused")
     CHECK(run(small_search("olmoe-1b-7b", {"--shard", shard})).exit_code == 2);
 }
 
+TEST_CASE("a layout that states no SMs is explained with those that the search proposes") {
+  const Outcome outcome = run({"search", "--model", "olmoe-1b-7b", "--system", "dgx-h100", "--gpus",
+                               "8", "--seq-length", "4096", "--global-batch-size", "64",
+                               "--explain", "ep=8,dispatcher=hybridep"});
+  CHECK(contains(outcome.out, "with moe.dispatcher_num_sms=32, as searched"));
+  CHECK_FALSE(contains(outcome.out, "this choice of dispatcher"));
+}
+
 TEST_CASE("an interrupted search prints the best so far, marked incomplete, and exits 1") {
   // 16,384 GPUs, four precisions, every layout simulated: far longer than two seconds
   const Outcome outcome = run_program({"/usr/bin/timeout",

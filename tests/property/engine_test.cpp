@@ -102,6 +102,14 @@ IssueFlags flags_of(const Layout& l) {
   return flags;
 }
 
+struct Tables {
+  ShardTables shard;
+  MeshTables mesh;
+  explicit Tables(const Sample& s)
+      : shard(make_shard_tables(s.problem, shard_key(s.layout))),
+        mesh(must(make_mesh_tables(s.problem, s.layout))) {}
+};
+
 bool same_rows(const std::vector<Simulated>& a, const std::vector<Simulated>& b, std::size_t rows) {
   for (std::size_t i = 0; i < rows; ++i) {
     if (i >= a.size() || i >= b.size()) return a.size() == b.size();
@@ -220,14 +228,13 @@ TEST_CASE("a stage's seconds from the maps of its layers are those of its operat
   for (int i = 0; i < 150; ++i) {
     const Sample s = samples.next();
     const Layout& l = s.layout;
-    const ShardTables shard = make_shard_tables(s.problem, shard_key(l));
-    const MeshTables mesh = must(make_mesh_tables(s.problem, l));
+    const Tables tables(s);
     IssueFlags flags = flags_of(l);
     flags.shared_overlap = l.moe_shared_expert_overlap;
     const bool full = l.recompute_granularity == RecomputeGranularity::full;
-    IssuedSet set(s.problem, shard, flags, full, full ? i % 3 - 1 : -1);
-    for (std::size_t stage = 0; stage < mesh.stages().size(); ++stage) {
-      const StageCounts& holds = mesh.stages()[stage];
+    IssuedSet set(s.problem, tables.shard, flags, full, full ? i % 3 - 1 : -1);
+    for (std::size_t stage = 0; stage < tables.mesh.stages().size(); ++stage) {
+      const StageCounts& holds = tables.mesh.stages()[stage];
       for (const bool drained : {false, true}) {
         const StageTime whole =
             stage_time(s.problem, set.stage(holds), drained, flags.shared_overlap);
@@ -246,14 +253,13 @@ TEST_CASE("a pair's seconds from the maps of its nodes are those of its operatio
   for (int i = 0; i < 150; ++i) {
     const Sample s = samples.next();
     const Layout& l = s.layout;
-    const ShardTables shard = make_shard_tables(s.problem, shard_key(l));
-    const MeshTables mesh = must(make_mesh_tables(s.problem, l));
+    const Tables tables(s);
     IssueFlags flags = flags_of(l);
     flags.overlap = true;
     flags.delay_wgrad = i % 2 == 0;
     flags.sm_share = 0.01 * (i % 30);
-    IssuedSet set(s.problem, shard, flags, false, -1);
-    const auto& stages = mesh.stages();
+    IssuedSet set(s.problem, tables.shard, flags, false, -1);
+    const auto& stages = tables.mesh.stages();
     for (std::size_t f = 0; f < std::min<std::size_t>(stages.size(), 6); ++f) {
       for (std::size_t b = stages.size() - std::min<std::size_t>(stages.size(), 6);
            b < stages.size(); ++b) {
