@@ -1,5 +1,6 @@
 #pragma once
 /// A run file, completed: model + cluster + train + layout + software. Schema moecast/run@1.
+#include <cstdint>
 #include <map>
 #include <string>
 #include <vector>

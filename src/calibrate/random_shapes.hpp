@@ -1,5 +1,7 @@
 #pragma once
 /// Log-uniform shapes over all that training may ask for; the same for the same seed. Pure.
+#include <cstdint>
+
 #include "calibrate/shapes.hpp"
 
 namespace moecast {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <numeric>
 #include <random>
 
@@ -138,6 +139,18 @@ std::vector<RoutedShape> permute_shapes(const Grid& grid) {
   return {{512, 7168, 8, 256},  {1024, 2048, 8, 128}, {4096, 2048, 8, 128}, {8192, 2048, 8, 128},
           {4096, 4096, 8, 128}, {4096, 4096, 2, 8},   {4096, 7168, 4, 64},  {4096, 7168, 8, 256},
           {8192, 7168, 8, 256}, {16384, 2048, 6, 64}};
+}
+
+std::vector<RoutedShape> permute_shapes_on_some_sms(const Grid& grid) {
+  std::vector<RoutedShape> shapes;
+  for (RoutedShape shape : permute_shapes(grid)) {
+    if (shape.tokens < 4096) continue;
+    for (const int sms : dispatch_sms(grid)) {
+      shape.sms = sms;
+      shapes.push_back(shape);
+    }
+  }
+  return shapes;
 }
 
 std::vector<RoutedShape> dispatch_shapes(const Grid& grid) {

@@ -22,6 +22,7 @@ struct MatrixShape {
 };
 struct RoutedShape {
   int tokens, hidden, topk, experts;
+  int sms = 0;  ///< that the kernel may use; 0 = all
 };
 
 /// Which shapes: all of the grid that a fit needs, its quick part, or random ones between its
@@ -43,6 +44,8 @@ std::vector<MatrixShape> loss_shapes(const Grid& grid);
 /// Parameters.
 std::vector<MatrixShape> adam_shapes(const Grid& grid);
 std::vector<RoutedShape> permute_shapes(const Grid& grid);
+/// Fused moves by a few thread blocks, as HybridEP's kernels have them.
+std::vector<RoutedShape> permute_shapes_on_some_sms(const Grid& grid);
 std::vector<RoutedShape> dispatch_shapes(const Grid& grid);
 /// 1 KiB to 1 GiB.
 std::vector<std::uint64_t> message_bytes(const Grid& grid);

@@ -2,6 +2,7 @@
 /// A YAML or JSON file as a tree in which every key and value knows its line and column. Policy (docs/formats.md):
 /// duplicate keys, anchors, aliases, tags and several documents are errors; 4 MiB and depth 32 are the limits.
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <initializer_list>

@@ -1,5 +1,7 @@
 #pragma once
 /// test, [ ], [[ ]] and (( )): what can be said without running the script.
+#include <cstdint>
+
 #include "core/shell_parts.hpp"
 
 namespace moecast::shell {

@@ -1,6 +1,7 @@
 #pragma once
 /// The parts of the shell reader: tokens, variables, expansion. Ref: POSIX.1-2017 volume 3 chapter
 /// 2, and bash(1) for arrays and [[ ]].
+#include <cstdint>
 #include <optional>
 
 #include "core/shell.hpp"

@@ -8,6 +8,7 @@
 /// Ref: Megatron timeline section 9; EP overlap: combined_1f1b.py, model_chunk_schedule_plan.py.
 #include <algorithm>
 #include <array>
+#include <cstdint>
 #include <string>
 #include <vector>
 

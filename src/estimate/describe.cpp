@@ -19,8 +19,8 @@ int critical_rank(const Walk& w) {
   return static_cast<int>(busiest - w.ranks.begin());
 }
 
-TimeBreakdown breakdown(const Spent& s, const RankTimeline& rank, double reduced,
-                        const StepTail& tail) {
+TimeBreakdown breakdown(const Spent& s, const RankTimeline& rank, const TailCosts& costs,
+                        double reduced, const StepTail& tail) {
   TimeBreakdown t;
   t.compute = seconds(s.compute());
   t.ep_comm_exposed = seconds(s.ep_exposed);
@@ -30,6 +30,7 @@ TimeBreakdown breakdown(const Spent& s, const RankTimeline& rank, double reduced
   t.pp_comm_exposed = seconds(rank.p2p_blocked);
   t.dp_comm_exposed =
       seconds(std::max(0.0, reduced - rank.end) + tail.gather_exposed + s.dp_exposed);
+  t.dp_comm_total = std::max(t.dp_comm_exposed, seconds(costs.reduce + costs.gather));
   t.host_exposed = seconds(s.host_exposed() + s.offload_exposed + tail.fixed);
   t.optimizer = seconds(tail.optimizer);
   t.recompute = seconds(s.recompute);
@@ -124,7 +125,8 @@ void Evaluator::describe(const Layout& l, const MeshTables& m, const Exact& e, c
       spent += d.both[f * l.vpp + static_cast<std::size_t>(op.backward_chunk)];
   });
   const auto rank = static_cast<std::size_t>(out.critical_rank);
-  out.time = breakdown(spent, e.walk.ranks[rank], e.tail.reduced[rank], e.tail);
+  out.time =
+      breakdown(spent, e.walk.ranks[rank], mesh_times_.costs[rank], e.tail.reduced[rank], e.tail);
   if (trace) {
     for (int r = 0; r < l.pp; ++r) {
       const auto i = static_cast<std::size_t>(r);

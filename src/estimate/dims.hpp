@@ -1,6 +1,8 @@
 #pragma once
 /// The knobs that decide what one rank's part of a layer costs, and the sizes that follow from
 /// them.
+#include <cstdint>
+
 #include "estimate/problem.hpp"
 
 namespace moecast {

@@ -150,17 +150,17 @@ KernelClass quantizing() {
           "both copies that training needs"};
 }
 
-KernelClass permuting(const char* name, Seconds (Prices::*price)(double, bool) const) {
+KernelClass permuting(const char* name, Seconds (Prices::*price)(double, bool, int) const) {
   return {
       name,
       "rows cols",
-      "precision topk experts fused",
+      "precision topk experts fused sms",
       [=](const Prices& p, const KernelShape& s) {
-        return (p.*price)(permute_bytes(s), s.fused != 0);
+        return (p.*price)(permute_bytes(s), s.fused != 0, static_cast<int>(s.sms));
       },
       [](const System& system, const KernelShape& s) { return hbm_work(system, permute_bytes(s)); },
       [=](const KernelShape&) { return fmt::format("permute.{}.fraction", name); },
-      "rows tokens of cols BF16 elements, topk copies of each"};
+      "rows tokens of cols BF16 elements, topk copies of each; sms that it may use, else all"};
 }
 
 KernelClass collective(Collective op, const char* name) {

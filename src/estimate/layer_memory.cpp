@@ -1,6 +1,7 @@
 #include "estimate/layer_memory.hpp"
 
 #include <algorithm>
+#include <cstdint>
 
 #include "estimate/saved.hpp"
 

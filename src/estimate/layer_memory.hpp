@@ -4,6 +4,7 @@
 /// the differences were measured (single-node studies and H200 runs). Notation of the formulas: N
 /// tokens of a CP rank, n = N / t with sequence parallel, h hidden, R rows that the local experts
 /// receive, fe expert ffn / ETP, u = 2 with GLU else 1.
+#include <cstdint>
 #include <string>
 #include <vector>
 

@@ -1,5 +1,6 @@
 #pragma once
 /// Builds the operation lists of layers, embedding, head and MTP for one shard key.
+#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>

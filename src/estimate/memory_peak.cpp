@@ -1,6 +1,7 @@
 #include "estimate/memory_peak.hpp"
 
 #include <algorithm>
+#include <cstdint>
 #include <limits>
 
 namespace moecast {

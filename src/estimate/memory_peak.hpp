@@ -3,6 +3,7 @@
 /// moments (memory_peaks 2.24). Transients of different moments are never added.
 #include <algorithm>
 #include <array>
+#include <cstdint>
 
 #include "estimate/tables.hpp"
 

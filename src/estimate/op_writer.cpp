@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cstdint>
 
 #include "estimate/layer_ops.hpp"
 

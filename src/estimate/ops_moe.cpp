@@ -3,6 +3,7 @@
 // fused_a2a.py; experts: TransformerEngine GroupedLinear (multi-stream cuBLAS, one GEMM per expert)
 // or the fused grouped MLP.
 #include <algorithm>
+#include <cstdint>
 
 #include "estimate/layer_ops.hpp"
 
@@ -44,8 +45,19 @@ DispatchShape dispatch_shape(const OpWriter& w, bool combine) {
   s.topk = moe.moe_router_topk;
   s.num_experts = moe.num_moe_experts;
   s.num_sms = w.key.dispatcher_num_sms;
+  const HybridEp& h = w.problem.hybridep;
+  s.chunk_tokens = combine ? h.combine_chunk_tokens : h.dispatch_chunk_tokens;
   s.imbalance = w.dims.imbalance;
   return s;
+}
+
+/// Thread blocks of HybridEP's permute and unpermute; others' kernels have the whole GPU.
+struct BlockCounts {
+  int permute = 0, unpermute = 0;
+};
+BlockCounts block_counts(const OpWriter& w) {
+  if (w.key.dispatcher != Dispatcher::hybridep) return {};
+  return {w.problem.hybridep.permute_blocks, w.problem.hybridep.unpermute_blocks};
 }
 
 bool dispatch_syncs(const OpWriter& w) {
@@ -115,9 +127,12 @@ void write_dispatch(OpWriter& w, const MoeSizes& s) {
   w.backward("dispatch", OpClass::ep_comm, send_backward, a2a ? 2 * collective : collective);
   w.begin(Part::experts, kMoe, kMoeGraph);
   if (!a2a || w.dims.local_experts > 1) {  // sort by local expert / permute the received rows
-    const Seconds t = w.prices.permute(row * (s.recv_rows + s.rows), a2a || fused);
-    w.forward(a2a ? "sort by expert" : "permute", OpClass::permute, t, a2a ? 2 : small);
-    w.backward(a2a ? "sort by expert" : "permute", OpClass::permute, t, 2);
+    const char* name = a2a ? "sort by expert" : "permute";
+    const double bytes = row * (s.recv_rows + s.rows);
+    const BlockCounts blocks = block_counts(w);
+    w.forward(name, OpClass::permute, w.prices.permute(bytes, a2a || fused, blocks.permute),
+              a2a ? 2 : small);
+    w.backward(name, OpClass::permute, w.prices.permute(bytes, a2a || fused, blocks.unpermute), 2);
   }
 }
 
@@ -195,9 +210,12 @@ void write_combine(OpWriter& w, const MoeSizes& s) {
   const double collective = w.problem.profile.calibration.host_collective_launches;
   w.begin(Part::experts, kMoe, kMoeGraph);
   if (!a2a || d.local_experts > 1) {
-    const Seconds t = w.prices.permute(row * (s.recv_rows + s.rows), a2a || fused);
-    w.forward(a2a ? "unsort" : "unpermute", OpClass::permute, t, a2a ? 2 : (fused ? 2 : 5));
-    w.backward(a2a ? "unsort" : "unpermute", OpClass::permute, t, 2);
+    const char* name = a2a ? "unsort" : "unpermute";
+    const double bytes = row * (s.recv_rows + s.rows);
+    const BlockCounts blocks = block_counts(w);
+    w.forward(name, OpClass::permute, w.prices.permute(bytes, a2a || fused, blocks.unpermute),
+              a2a ? 2 : (fused ? 2 : 5));
+    w.backward(name, OpClass::permute, w.prices.permute(bytes, a2a || fused, blocks.permute), 2);
   }
   w.begin(Part::combine, kMoe, kMoeGraph);
   const Seconds back =

@@ -5,6 +5,7 @@
 /// many operations they hold. The constants depend on how much the kernels are slowed by what runs
 /// beside them: nearly always along a line, of which the ends are kept.
 #include <array>
+#include <cstdint>
 #include <span>
 #include <vector>
 

@@ -12,9 +12,11 @@
 // README, FP8 on 16 SMs of GB200: 1.0, 1.3, 2.3, 3.0 and 3.3 us a token and SM at 8, 16, 24, 32 and
 // 36 ranks, and no faster with half the bytes).
 // Across domains HybridEP's SMs take turns at chunks of 64 tokens (a time per row that leaves the
-// domain, whatever its width; 4096 tokens are 6, 4, 4 and 2 turns of 12, 16, 20 and 32 SMs) and
-// keep queue pairs of their own, so that too few SMs and too many are both slow: Megatron-Bridge's
-// tuning log of Qwen3.5-35B-A3B on 16 H100 with 12, 16, 20 and 108 SMs. Volumes: Megatron
+// domain, whatever its width; 4096 tokens are 6, 4, 4 and 2 turns of 12, 16, 20 and 32 SMs). The
+// last chunk of the last domain is handed on inside when all has come: its rows once more. SMs
+// keep queue pairs of their own. So too few SMs, too many, and large chunks are slow:
+// Megatron-Bridge's tuning log of Qwen3.5-35B-A3B on 16 H100 with 12, 16, 20 and 108 SMs, and with
+// chunks of 128. Volumes: Megatron
 // token_dispatcher.py; DeepEP and HybridEP copy once per distinct rank (NVLink) or domain
 // (network).
 #include <cmath>
@@ -23,8 +25,6 @@
 
 namespace moecast {
 namespace {
-
-constexpr double kTokensPerChunk = 64;  ///< HybridEP's NUM_OF_TOKENS_PER_CHUNK_*
 
 double start_seconds(const LinkParameters& p, double latency_steps, double bytes) {
   const double ramp = p.ramp_us * bytes / (bytes + p.ramp_mib * 1024 * 1024);
@@ -152,10 +152,11 @@ Seconds Prices::dispatch(Dispatcher d, const DispatchShape& s, const GroupSpan& 
       std::max(per_sm > 0 ? v.distinct_ranks * scale / (sms * per_sm * 1e9) : 0,
                s.tokens * s.imbalance * span.ranks_per_domain * p.rank_us * 1e-6 / sms);
   const double sent = v.network_copies * s.tokens * s.imbalance;
-  const double turns = std::ceil(std::ceil(s.tokens / kTokensPerChunk) / sms);
+  const double turns = std::ceil(std::ceil(s.tokens / s.chunk_tokens) / sms);
+  const double turn = s.chunk_tokens * v.network_copies * s.imbalance * p.network_row_us * 1e-6;
+  const double last = turn / std::max(1, span.domains - 1);
   const double network =
-      std::max(sent * row / (system->nic_per_gpu.value * p.nic_fraction),
-               turns * kTokensPerChunk * v.network_copies * s.imbalance * p.network_row_us * 1e-6);
+      last + std::max(sent * row / (system->nic_per_gpu.value * p.nic_fraction), turns * turn);
   const double queues = span.domains > 1 ? sms * p.network_us_per_sm * 1e-6 : 0;
   const double start =
       d == Dispatcher::alltoall

@@ -1,10 +1,12 @@
 // Memory-bound kernels and attention.
 // Memory-bound: t = start + (bytes + rows x row_bytes) / (HBM x fraction) + bytes of a row / row
-// rate, all of the kernel's class. Attention: t = t0 + max((FLOPs (1 + s_half / s) + tail) / (BF16
+// rate, all of the kernel's class; the moves of a kernel that may use few SMs by a 2-norm of HBM and SMs
+// (measured with 4 to 128 SMs of an H200). Attention: t = t0 + max((FLOPs (1 + s_half / s) + tail) / (BF16
 // peak x efficiency), bytes / HBM); causal forward FLOPs = 2 b h s_q context (d_qk + d_v). Priors
 // are fitted to NVIDIA aiconfigurator's context-attention tables (forward) and SimuMax's TE samples
 // (backward).
 #include <algorithm>
+#include <cmath>
 
 #include "estimate/prices.hpp"
 #include "topology/parameter_names.hpp"
@@ -33,11 +35,18 @@ Seconds Prices::stream(Stream cls, double bytes, double rows) const {
   const double row_seconds = rows > 0 ? bytes / rows / (s.row_gb_per_s * 1e9) : 0;
   return seconds(s.start_us * 1e-6 + (bytes + rows * s.row_bytes) / rate + row_seconds);
 }
-Seconds Prices::permute(double bytes, bool fused) const {
-  return stream(Stream::permute, bytes * (fused ? 1 : calibration->unfused_permute_factor));
+Seconds Prices::move(Stream cls, double bytes, int sms) const {
+  const Seconds free = stream(cls, bytes);
+  if (sms <= 0) return free;
+  const StreamParameters& s = calibration->stream[static_cast<std::size_t>(cls)];
+  const double start = s.start_us * 1e-6;
+  return seconds(start + std::hypot(free.value - start, bytes / (sms * s.gb_per_s_per_sm * 1e9)));
 }
-Seconds Prices::unpermute(double bytes, bool fused) const {
-  return stream(Stream::unpermute, bytes * (fused ? 1 : calibration->unfused_unpermute_factor));
+Seconds Prices::permute(double bytes, bool fused, int sms) const {
+  return move(Stream::permute, bytes * (fused ? 1 : calibration->unfused_permute_factor), sms);
+}
+Seconds Prices::unpermute(double bytes, bool fused, int sms) const {
+  return move(Stream::unpermute, bytes * (fused ? 1 : calibration->unfused_unpermute_factor), sms);
 }
 Seconds Prices::quantize(Precision p, double bytes, double tensors) const {
   if (p == Precision::bf16) return {};

@@ -34,6 +34,9 @@ struct GemmShape {
   double m = 0, n = 0, k = 0;
 };
 
+/// NUM_OF_TOKENS_PER_CHUNK_* unless set. Ref: deepseek-ai/DeepEP csrc/hybrid_ep/config.cuh.
+constexpr int kTokensPerChunk = 64;
+
 /// What EP dispatch or combine has to move, per rank.
 struct DispatchShape {
   double tokens = 0;     ///< local tokens
@@ -41,6 +44,7 @@ struct DispatchShape {
   int topk = 1;
   int num_experts = 1;
   int num_sms = 0;       ///< 0 = the backend's default
+  double chunk_tokens = kTokensPerChunk;  ///< that HybridEP's SMs take in turns across domains
   double imbalance = 1;  ///< of the busiest rank
 };
 /// Row copies per token that leave a rank, and where they go. Uniform routing without replacement.
@@ -90,8 +94,9 @@ struct Prices {
     return stream(Stream::elementwise, bytes);
   }
   [[nodiscard]] Seconds adam(double bytes) const { return stream(Stream::adam, bytes); }
-  [[nodiscard]] Seconds permute(double bytes, bool fused) const;
-  [[nodiscard]] Seconds unpermute(double bytes, bool fused) const;
+  /// `sms`: that the kernel may use; 0 = all.
+  [[nodiscard]] Seconds permute(double bytes, bool fused, int sms = 0) const;
+  [[nodiscard]] Seconds unpermute(double bytes, bool fused, int sms = 0) const;
   /// `tensors` one after the other, `bytes` together.
   [[nodiscard]] Seconds quantize(Precision p, double bytes, double tensors = 1) const;
   [[nodiscard]] Seconds small_kernels(double count) const;
@@ -102,6 +107,9 @@ struct Prices {
   [[nodiscard]] Seconds dispatch(Dispatcher d, const DispatchShape& shape, const GroupSpan& span,
                                  bool combine) const;
   [[nodiscard]] Seconds host_copy(double bytes) const;
+
+ private:
+  [[nodiscard]] Seconds move(Stream cls, double bytes, int sms) const;
 };
 
 }  // namespace moecast

@@ -99,6 +99,27 @@ std::string beside(const std::string& name, const std::string& base_dir) {
   return std::filesystem::exists(candidate, ignored) ? candidate.string() : name;
 }
 
+/// A variable's number; software.env holds text.
+std::optional<double> environment(const Software& s, const char* name) {
+  const auto found = s.env.find(name);
+  if (found == s.env.end()) return std::nullopt;
+  const double value = std::atof(found->second.c_str());
+  return value > 0 ? std::optional(value) : std::nullopt;
+}
+
+HybridEp read_hybridep(const Software& s) {
+  const auto count = [&](const char* name, int usual) {
+    const auto stated = environment(s, name);
+    return stated ? static_cast<int>(std::clamp(*stated, 1.0, 1e6)) : usual;
+  };
+  HybridEp h;
+  h.dispatch_chunk_tokens = count("NUM_OF_TOKENS_PER_CHUNK_DISPATCH_API", h.dispatch_chunk_tokens);
+  h.combine_chunk_tokens = count("NUM_OF_TOKENS_PER_CHUNK_COMBINE_API", h.combine_chunk_tokens);
+  h.permute_blocks = count("moe_hybridep_num_blocks_permute", 0);
+  h.unpermute_blocks = count("moe_hybridep_num_blocks_unpermute", 0);
+  return h;
+}
+
 }  // namespace
 
 SharedInputs::SharedInputs() { shared_inputs = std::make_unique<Inputs>(); }
@@ -142,10 +163,9 @@ Result<Problem> make_problem(const Run& run, bool fitted) {
   p.seq_length = run.seq_length;
   p.global_batch_size = run.global_batch_size;
   if (run.routing.kind == Routing::Kind::imbalance) p.imbalance = run.routing.imbalance;
-  if (const auto budget = run.software.env.find("moe_expert_rank_capacity_factor");
-      budget != run.software.env.end()) {
-    p.dispatch_capacity = std::max(1.0, std::atof(budget->second.c_str()));
-  }
+  p.dispatch_capacity =
+      std::max(1.0, environment(run.software, "moe_expert_rank_capacity_factor").value_or(1));
+  p.hybridep = read_hybridep(run.software);
   index_classes(p);
   if (p.classes.size() > kMaxLayerClasses) {
     return Diagnostic{run.model,

@@ -31,6 +31,14 @@ struct Features {
   bool single_queue = false;  ///< CUDA_DEVICE_MAX_CONNECTIONS=1
 };
 
+/// HybridEP's settings beside its SMs, from software.env. Ref: NVIDIA/Megatron-LM
+/// transformer_config.py (moe_hybridep_num_blocks_*), deepseek-ai/DeepEP csrc/hybrid_ep/config.cuh
+/// (NUM_OF_TOKENS_PER_CHUNK_*_API).
+struct HybridEp {
+  int dispatch_chunk_tokens = kTokensPerChunk, combine_chunk_tokens = kTokensPerChunk;
+  int permute_blocks = 0, unpermute_blocks = 0;  ///< 0 = enough for the whole GPU
+};
+
 /// Ablation: the resource costs this share of its price (0 = free). Ref: the wall rule,
 /// docs/architecture.md.
 struct Ablation {
@@ -48,6 +56,7 @@ struct Problem {
   Stack stack;
   Software software;  ///< completed from the stack
   Features features;
+  HybridEp hybridep;
   double dispatch_capacity =
       1.0;  ///< rows held by a static budget against the balanced share (paged stash), else 1
   double fragmentation = 0;  ///< the stack's allowance for the run's allocator setting

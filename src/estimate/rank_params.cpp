@@ -1,6 +1,7 @@
 #include "estimate/rank_params.hpp"
 
 #include <algorithm>
+#include <cstdint>
 #include <set>
 #include <utility>
 

@@ -1,5 +1,6 @@
 #pragma once
 /// Writer of a layer's saved tensors (layer_memory.cpp, saved_mixer.cpp).
+#include <cstdint>
 #include <string>
 #include <utility>
 

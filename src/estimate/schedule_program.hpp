@@ -5,6 +5,7 @@
 /// that is seen, the groups left out follow by adding. With durations on a grid all sums are exact,
 /// so the answer is walk()'s, bit for bit.
 #include <array>
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <span>

@@ -1,6 +1,7 @@
 #include "estimate/stage_seconds.hpp"
 
 #include <algorithm>
+#include <cstdint>
 
 #include "estimate/tables.hpp"
 

@@ -1,6 +1,7 @@
 #include "estimate/tables.hpp"
 
 #include <algorithm>
+#include <cstdint>
 
 #include <fmt/format.h>
 

@@ -3,6 +3,7 @@
 /// class; per mesh the pipeline plan, parameters and in-flight counts. The evaluator reads knobs of
 /// a table only through that table's key.
 #include <array>
+#include <cstdint>
 #include <deque>
 #include <map>
 #include <memory>

@@ -138,10 +138,10 @@ class LayoutPart : ImportPart {
     const bool known = lm_ || in_.is_given("moe_router_force_load_balancing");
     if (c_.moe_router_force_load_balancing || !known || state_.routing_said) return;
     run().routing.kind = Routing::Kind::imbalance;
-    run().routing.imbalance = kNaturalImbalance;
+    run().routing.imbalance = natural_imbalance(run().layout.ep);
     warn("moe_router_force_load_balancing",
          fmt::format("is off: an imbalance of {} is assumed, as the data decides",
-                     kNaturalImbalance),
+                     run().routing.imbalance),
          "--set moe.routing={imbalance: X}, or force_balance");
   }
 };

@@ -123,9 +123,11 @@ class TrainingPart : ImportPart {
     if (s.features["te_cross_entropy"] && !c_.cross_entropy_loss_fusion)
       s.features["te_cross_entropy"] = false;
     if (!lm_ && !in_.is_given("cross_entropy_fusion_impl")) s.features.erase("te_cross_entropy");
-    if (c_.moe_paged_stash && c_.moe_expert_rank_capacity_factor)
-      s.env["moe_expert_rank_capacity_factor"] =
-          fmt::format("{}", *c_.moe_expert_rank_capacity_factor);
+    for (const std::string_view option : kOptionsInEnvironment) {
+      if (option == "moe_expert_rank_capacity_factor" && !c_.moe_paged_stash) continue;
+      const nlohmann::json value = get(c_, *find_megatron_field(option));
+      if (value.is_number()) s.env[std::string(option)] = value.dump();
+    }
     if (c_.transformer_impl == "local"_w) {
       s.container = "megatron-local-2026-08";
       warn("transformer_impl",

@@ -123,7 +123,9 @@ std::string parse_names(const Value& value, const std::vector<std::string>& choi
   if (!value.is_array()) return must_be("a list such as [" + choices.front() + "]", value);
   std::set<std::size_t> seen;
   for (const Value& item : value) {
-    auto found = std::find(choices.begin(), choices.end(), item);
+    auto found = item.is_string()
+                     ? std::find(choices.begin(), choices.end(), item.get<std::string>())
+                     : choices.end();
     if (found == choices.end()) return unknown_name(item, choices);
     auto index = static_cast<std::size_t>(found - choices.begin());
     if (!seen.insert(index).second) return *found + " is named twice; drop one";

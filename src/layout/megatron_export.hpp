@@ -1,6 +1,8 @@
 #pragma once
 /// A run -> what starts it: Megatron-LM's flags, Megatron-Bridge's overrides, the performance
 /// harness, or a dry run of one rank.
+#include <cstdint>
+
 #include "layout/megatron_config.hpp"
 #include "moecast/model_spec.hpp"
 #include "moecast/result.hpp"

@@ -177,6 +177,8 @@ Fields expert_fields() {
       {FIELD(moe_flex_dispatcher_num_sms), "=", "model.=", "moe.dispatcher_num_sms"},
       {FIELD(moe_deepep_num_sms), "=", "model.="},
       {FIELD(moe_hybridep_num_sms), "=", "model.="},
+      {FIELD(moe_hybridep_num_blocks_permute), "=", "model.=", "software.env"},
+      {FIELD(moe_hybridep_num_blocks_unpermute), "=", "model.=", "software.env"},
       {FIELD(moe_permute_fusion_into_hybridep), "=", "model.="},
       {FIELD(moe_hybridep_pad_uneven_dispatch_inputs), "=", "model.="},
       {FIELD(moe_shared_expert_overlap), "=", "model.=", "moe.moe_shared_expert_overlap"},

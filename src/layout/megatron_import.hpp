@@ -1,6 +1,8 @@
 #pragma once
 /// Megatron's input -> a run file.
+#include <array>
 #include <optional>
+#include <string_view>
 
 #include "layout/megatron_input.hpp"
 #include "moecast/model_spec.hpp"
@@ -32,6 +34,11 @@ struct FeatureField {
   bool lm_decides = false;  ///< a Megatron-LM command line without it has it off
 };
 const std::vector<FeatureField>& feature_fields();
+
+/// Options that the run file keeps with the environment: they change time or memory and no layout.
+inline constexpr std::array<std::string_view, 3> kOptionsInEnvironment = {
+    "moe_expert_rank_capacity_factor", "moe_hybridep_num_blocks_permute",
+    "moe_hybridep_num_blocks_unpermute"};
 
 /// The shipped system of a GPU's name, h100 -> dgx-h100, and back; empty = none.
 std::string system_of_gpu(std::string_view gpu);

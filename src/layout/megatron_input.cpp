@@ -1,6 +1,7 @@
 #include "layout/megatron_input.hpp"
 
 #include <algorithm>
+#include <cstdint>
 #include <fstream>
 #include <iterator>
 

@@ -2,6 +2,7 @@
 /// What users feed Megatron with, read into a MegatronConfig: Megatron-LM command lines (also
 /// inside shell scripts) and YAML argument files, Megatron-Bridge overrides, and commands of
 /// Bridge's performance harness. Nothing is executed.
+#include <cstdint>
 #include <map>
 #include <set>
 #include <string>

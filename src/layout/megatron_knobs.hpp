@@ -2,6 +2,7 @@
 /// A training configuration in Megatron's own long names (those of Megatron-LM's argument
 /// namespace). The initializers are Megatron-LM's defaults; where Bridge's differ, the field table
 /// (megatron_config.hpp) says so.
+#include <cstdint>
 #include <map>
 #include <optional>
 #include <string>
@@ -65,6 +66,7 @@ struct MegatronKnobs {
   bool moe_enable_deepep = false, moe_permute_fusion_into_hybridep = false;
   bool moe_hybridep_pad_uneven_dispatch_inputs = false;
   Integer moe_flex_dispatcher_num_sms, moe_deepep_num_sms, moe_hybridep_num_sms;
+  Integer moe_hybridep_num_blocks_permute, moe_hybridep_num_blocks_unpermute;
   bool moe_shared_expert_overlap = false, moe_layer_recompute = false, moe_paged_stash = false;
   bool overlap_moe_expert_parallel_comm = false, delay_wgrad_compute = false;
   bool ep_overlap_early_attn_memory_release = false;

@@ -1,5 +1,6 @@
 #pragma once
 /// Megatron's rank order and group construction (parallel_state.py RankGenerator, order tp-cp-ep-dp-pp), folding included.
+#include <cstdint>
 #include <string>
 #include <vector>
 

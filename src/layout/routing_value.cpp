@@ -1,5 +1,7 @@
 #include "layout/routing_value.hpp"
 
+#include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <limits>
@@ -102,6 +104,10 @@ std::string set_file(const Value& value, const std::string& base_dir, Routing& o
 }
 
 }  // namespace
+
+double natural_imbalance(int ep) {
+  return 1 + std::round(20 * std::log2(std::max(1, ep))) / 100;
+}
 
 Result<std::vector<double>> read_tokens_per_expert(const std::string& path,
                                                    const std::string& base_dir) {

@@ -8,9 +8,11 @@
 namespace moecast {
 
 /// Rows of the fullest expert-parallel rank over the mean when a router is left to itself and
-/// nothing more is known. Published pairs that differ only in forced balance (Qwen3-235B on 256
-/// H100, 16k to 128k tokens) are 8 to 20 % slower.
-inline constexpr double kNaturalImbalance = 1.2;
+/// nothing more is known: 1 + 0.2 log2(EP). The fewer experts a rank has, the less they even out:
+/// MoE kernels of H200s with power-law loads take 1.51, 1.73, 2.04 and 2.24 times the balanced time
+/// on 8, 16, 32 and 64 ranks (NVIDIA ai-dynamo/aiconfigurator). Published pairs that differ only in
+/// forced balance (Qwen3-235B on 256 H100, EP 8, 16k to 128k tokens) are 8 to 20 % slower.
+double natural_imbalance(int ep);
 
 /// Relative weights from a CSV file: one per line (expert 0 first), or expert,tokens in any order;
 /// # comments and one line of column names may precede. The path is taken from base_dir, then from

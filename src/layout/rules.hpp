@@ -1,6 +1,7 @@
 #pragma once
 /// THE rule table: what Megatron-Core, Megatron-LM and Megatron-Bridge refuse, warn about or
 /// change. Rules read Megatron's own names; a run file's layout is turned into them first.
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>

@@ -1,7 +1,6 @@
 #include "layout/run_config.hpp"
 
 #include <algorithm>
-#include <charconv>
 
 #include "layout/layout_config.hpp"
 #include "layout/megatron_import.hpp"
@@ -89,16 +88,15 @@ void set_features(const Software& software, const Software& asked, Flavour flavo
   if (flavour == Flavour::megatron_lm) c.cross_entropy_fusion_impl = "native"_w;
 }
 
-/// An option, though the run file keeps it with the environment.
-void set_stash_capacity(MegatronConfig& c) {
-  c.moe_expert_rank_capacity_factor.reset();
-  const auto found = c.env.find("moe_expert_rank_capacity_factor");
-  if (found == c.env.end()) return;
-  double factor = 0;
-  const std::string& text = found->second;
-  std::from_chars(text.data(), text.data() + text.size(), factor);
-  if (factor > 0) c.moe_expert_rank_capacity_factor = factor;
-  c.env.erase(found);
+void set_options_in_environment(MegatronConfig& c) {
+  for (const std::string_view option : kOptionsInEnvironment) {
+    set(c, option, nullptr);
+    const auto found = c.env.find(std::string(option));
+    if (found == c.env.end()) continue;
+    const auto value = nlohmann::json::parse(found->second, nullptr, false);
+    if (value.is_number() && value > 0) set(c, option, value);
+    c.env.erase(found);
+  }
 }
 
 }  // namespace
@@ -125,7 +123,7 @@ Result<MegatronConfig> config_of_run(const Run& run, const ModelSpec& model,
   Diagnostics problems = set_split(run, model, flavour, c);
   if (!problems.empty()) return problems;
   set_features(software, run.software, flavour, c);
-  set_stash_capacity(c);
+  set_options_in_environment(c);
   for (const Mixer& mixer : model.mixers)
     if (mixer.sinks) c.softmax_type = "learnable"_w;
   leave_out(model, flavour, c);

@@ -1,6 +1,7 @@
 #include "model/import_hf.hpp"
 
 #include <algorithm>
+#include <cstdint>
 #include <limits>
 
 #include "model/hf_fields.hpp"

@@ -1,6 +1,7 @@
 #include "model/spec_fields.hpp"
 
 #include <algorithm>
+#include <cstdint>
 
 namespace moecast {
 namespace {

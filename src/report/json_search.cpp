@@ -1,4 +1,5 @@
 #include <cmath>
+#include <cstdint>
 
 #include "layout/run_file.hpp"
 #include "report/report.hpp"

@@ -2,6 +2,7 @@
 // the same.
 #include <fmt/format.h>
 
+#include <cstdint>
 #include <fstream>
 
 #include "layout/run_file.hpp"

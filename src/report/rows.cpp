@@ -7,6 +7,7 @@
 
 #include "core/csv.hpp"
 #include "core/document.hpp"
+#include "moecast/model_io.hpp"
 #include "report/memory_figures.hpp"
 
 namespace moecast {
@@ -81,6 +82,24 @@ MeasuredRow row_of(const CsvTable& table, const CsvRow& record) {
   return row;
 }
 
+/// Throughput that a row states in tokens, or by its step alone, in TFLOPS of the model.
+void complete_throughput(MeasuredRow& row) {
+  if (row.tflops_per_gpu || !row.run) return;
+  const Run& run = *row.run;
+  auto tokens = rows::number(rows::cell(row, "tokens_per_s_per_gpu"));
+  if (!tokens && row.step_time_s)
+    tokens = static_cast<double>(run.global_batch_size) * run.seq_length /
+             (*row.step_time_s * run.gpus);
+  if (!tokens || *tokens <= 0) return;
+  if (rows::cell(row, "notes").find("job timed out") != std::string::npos) {
+    row.notes.push_back("the job timed out: its few steps are not counted");
+    return;
+  }
+  const auto model = load_model(run.model, run.model_overrides, run.base_dir);
+  if (!model) return;
+  row.tflops_per_gpu = *tokens * model_flops_per_token(model.value(), run.seq_length, run.layout.tp) / 1e12;
+}
+
 void check_ids(const CsvTable& table, Diagnostics& problems) {
   std::map<std::string, int> seen;
   const auto column = static_cast<std::size_t>(table.column("id"));
@@ -113,6 +132,7 @@ Result<std::vector<MeasuredRow>> read_measured_rows(const std::string& path,
     MeasuredRow row = row_of(table.value(), record);
     if (!passes(row, filters)) continue;
     rows::express(row, base_dir);
+    complete_throughput(row);
     rows.push_back(std::move(row));
   }
   rows::read_allocator_groups(rows);

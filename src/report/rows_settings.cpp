@@ -115,15 +115,38 @@ bool set_number(const Setting& s, Run& run) {
 
 constexpr const char* kAllocator = "PYTORCH_CUDA_ALLOC_CONF";
 
+constexpr const char* kCombineChunk = "NUM_OF_TOKENS_PER_CHUNK_COMBINE_API";
+
+/// Rows of Megatron-Bridge's releases and main ran its launchers, which set kCombineChunk to 128
+/// (scripts/performance/perf_plugins.py); branches are campaigns with recipes of their own.
+bool performance_recipe(const MeasuredRow& row) {
+  const std::string release = cell(row, "release");
+  return bridge_release(release) && release.rfind("branch", 0) != 0;
+}
+
 /// Environment variables that change time and that some rows state only in words.
 void read_environment(const MeasuredRow& row, Run& run) {
   static const std::regex kVariable(
       "\\b(CUDA_DEVICE_MAX_CONNECTIONS|NUM_OF_HYBRID_EP_RANKS_PER_NVLINK_DOMAIN|NVTE_FWD_LAYERNORM_"
-      "SM_MARGIN)=([0-9]{1,6})\\b");
+      "SM_MARGIN|NUM_OF_TOKENS_PER_CHUNK_[A-Z]{1,13}_API|moe_hybridep_num_blocks_(?:un)?permute)="
+      "([0-9]{1,6})\\b");
+  static const std::regex kChunks("HybridEP chunks ([0-9]{1,6})/([0-9]{1,6})/([0-9]{1,6})\\b");
+  static const std::regex kCombine("\\b([0-9]{1,4})-token combine chunks");
+  static const std::regex kBlocks("\\b((?:un)?permute) [0-9]{1,4} -> ([0-9]{1,4}) blocks");
   const std::string notes = cell(row, "notes").substr(0, 4096);  // std::regex recurses
-  for (std::sregex_iterator hit(notes.begin(), notes.end(), kVariable), end; hit != end; ++hit) {
-    run.software.env[(*hit)[1].str()] = (*hit)[2].str();
+  auto& env = run.software.env;
+  for (std::sregex_iterator hit(notes.begin(), notes.end(), kVariable), end; hit != end; ++hit)
+    env[(*hit)[1].str()] = (*hit)[2].str();
+  for (std::sregex_iterator hit(notes.begin(), notes.end(), kBlocks), end; hit != end; ++hit)
+    env["moe_hybridep_num_blocks_" + (*hit)[1].str()] = (*hit)[2].str();
+  if (std::smatch hit; std::regex_search(notes, hit, kCombine))
+    env[kCombineChunk] = hit[1].str();
+  if (std::smatch hit; std::regex_search(notes, hit, kChunks)) {
+    env["NUM_OF_TOKENS_PER_CHUNK_PREPROCESSING_API"] = hit[1].str();
+    env["NUM_OF_TOKENS_PER_CHUNK_DISPATCH_API"] = hit[2].str();
+    env[kCombineChunk] = hit[3].str();
   }
+  if (performance_recipe(row)) env.try_emplace(kCombineChunk, "128");
   if (notes.find("expandable_segments:True") != std::string::npos)
     run.software.env[kAllocator] = "expandable_segments:True";
 }
@@ -184,8 +207,9 @@ void read_routing(MeasuredRow& row, Run& run) {
     row.notes.push_back("token drop: capacity factor 1.0 with padding");
   } else if (text == "False") {
     run.routing.kind = Routing::Kind::imbalance;
-    run.routing.imbalance = kNaturalImbalance;
-    row.notes.push_back(fmt::format("natural routing: imbalance {} assumed", kNaturalImbalance));
+    run.routing.imbalance = natural_imbalance(run.layout.ep);
+    row.notes.push_back(
+        fmt::format("natural routing: imbalance {} assumed", run.routing.imbalance));
   } else if (text != "True") {
     row.notes.push_back("routing not stated: forced balance assumed");
   }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 
 #include "report/layout_words.hpp"
 #include "report/report.hpp"

@@ -139,8 +139,9 @@ std::map<std::string, double> kernel_seconds(const Estimate& e) {
           {"memory_bound_s", t.memory_bound.value},
           {"quantize_s", t.quantize.value},
           {"optimizer_s", t.optimizer.value},
+          // a receive waits in its kernel for the other rank: the bubble of a pipeline is in it
           {"comm_s", (t.ep_comm_total + t.tp_comm_exposed + t.cp_comm_exposed + t.pp_comm_exposed +
-                      t.dp_comm_exposed)
+                      t.dp_comm_total + t.pipeline_bubble)
                          .value},
           {"host_exposed_s", t.host_exposed.value}};
 }

@@ -2,6 +2,7 @@
 /// First pass: every candidate of the space against the rules, then memory and bound, one by one
 /// (and, where all are asked for, the exact step).
 /// Deterministic for any thread count: sums, and minima with a total order.
+#include <cstdint>
 #include <map>
 #include <string>
 #include <tuple>

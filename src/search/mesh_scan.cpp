@@ -1,6 +1,7 @@
 #include "search/mesh_scan.hpp"
 
 #include <algorithm>
+#include <cstdint>
 #include <numeric>
 #include <tuple>
 

@@ -3,6 +3,7 @@
 /// What choices share is computed once per mesh (activations by dispatcher, overlap, recomputation
 /// and offload; bounds by dispatcher, overlap and recomputation), so that a candidate is a few
 /// sums.
+#include <cstdint>
 #include <vector>
 
 #include "search/enumerate.hpp"

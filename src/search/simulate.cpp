@@ -1,6 +1,7 @@
 #include "search/simulate.hpp"
 
 #include <algorithm>
+#include <cstdint>
 #include <map>
 #include <tuple>
 

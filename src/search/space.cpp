@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstdint>
 
 #include "layout/knobs.hpp"
 #include "layout/pipeline_plan.hpp"

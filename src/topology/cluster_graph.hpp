@@ -2,6 +2,7 @@
 /// The cluster as a Boost.Graph graph: GPU -- NVSwitch (one per domain), GPU -- host (one per
 /// node), GPU -- NIC -- leaf switch (one per rail) -- spine.
 #include <boost/graph/adjacency_list.hpp>
+#include <cstdint>
 #include <vector>
 
 #include "moecast/cluster.hpp"

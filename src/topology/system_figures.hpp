@@ -1,5 +1,6 @@
 #pragma once
 /// THE table of a system's numbers: the reader of system files and the overrides of a run use it.
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>

@@ -1,6 +1,7 @@
 // The engine against its own parts: pruned against exhaustive, tables against the evaluator, and
 // everything against asking candidate by candidate.
 #include <algorithm>
+#include <cstdint>
 #include <map>
 
 #include "catch.hpp"

@@ -1,5 +1,6 @@
 // Which way a change may move the forecast.
 #include <algorithm>
+#include <cstdint>
 
 #include "catch.hpp"
 #include "problem_of.hpp"

@@ -3,6 +3,7 @@
 #include "moecast/search.hpp"
 
 #include <algorithm>
+#include <cstdint>
 #include <cstdio>
 #include <tuple>
 

@@ -3,6 +3,7 @@
 // "Fused attention").
 #include <cfloat>
 #include <cmath>
+#include <cstdint>
 #include <map>
 #include <tuple>
 

@@ -1,6 +1,7 @@
 // NCCL collectives between the GPUs that calibrate together.
 #include "calibrate/cuda/collectives.hpp"
 
+#include <cstdint>
 #include <numeric>
 
 #include "calibrate/cuda/host_check.hpp"

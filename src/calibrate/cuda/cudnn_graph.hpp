@@ -1,6 +1,7 @@
 #pragma once
 /// The little of cuDNN's graph API (backend descriptors) that fused attention needs: tensors,
 /// pointwise, matmul, reduction, reshape, and a plan for the whole.
+#include <cstdint>
 #include <memory>
 #include <vector>
 

@@ -4,6 +4,7 @@
 #include "calibrate/cuda/dispatch.hpp"
 
 #include <algorithm>
+#include <cstdint>
 #include <set>
 
 #include "calibrate/cuda/collectives.hpp"

@@ -1,6 +1,7 @@
 // What the host costs: pinned copies both ways, kernel launches, CUDA graphs, waiting for the
 // device.
 #include <chrono>
+#include <cstdint>
 
 #include "calibrate/cuda/kernels.hpp"
 #include "calibrate/cuda/sections.hpp"

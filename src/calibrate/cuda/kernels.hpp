@@ -75,12 +75,13 @@ void sort_by_expert(const int* expert_of, int* rank_of, int* offsets, int* scrat
 std::size_t sort_scratch(int tokens, int topk, int experts);
 /// source_of[row] = token, the index of the unfused permute.
 void invert_rows(const int* rank_of, int* source_of, int tokens, int topk, cudaStream_t s);
+/// `sms`: of as many blocks, one an SM; 0 = as many as there are tokens.
 void permute_fused(const bf16* x, const int* rank_of, bf16* y, int tokens, int topk, int cols,
-                   cudaStream_t s);
+                   int sms, cudaStream_t s);
 void permute_gather(const bf16* x, const int* source_of, bf16* y, int rows, int cols,
                     cudaStream_t s);
 void unpermute_fused(const bf16* y, const int* rank_of, const float* probs, bf16* x, int tokens,
-                     int topk, int cols, cudaStream_t s);
+                     int topk, int cols, int sms, cudaStream_t s);
 /// The unfused unpermute: multiply by probabilities, clear, add row by row into FP32, round.
 void unpermute_scatter(const bf16* y, const int* source_of, const float* row_probs, bf16* scaled,
                        float* sums, bf16* x, int rows, int tokens, int cols, cudaStream_t s);

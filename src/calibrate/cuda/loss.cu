@@ -1,5 +1,6 @@
 // Router (softmax, top-k) and cross entropy with its gradient.
 #include <cfloat>
+#include <cstdint>
 
 #include "calibrate/cuda/check.hpp"
 #include "calibrate/cuda/kernels.hpp"

@@ -1,6 +1,7 @@
 #include "calibrate/cuda/lt_gemm.hpp"
 
 #include <algorithm>
+#include <cstdint>
 
 namespace moecast::cuda {
 

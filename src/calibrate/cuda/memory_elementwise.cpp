@@ -1,5 +1,6 @@
 // Copy, residual, rotary embedding, optimizer, router and loss with their references.
 #include <algorithm>
+#include <cstdint>
 #include <numeric>
 
 #include "calibrate/cuda/host_check.hpp"

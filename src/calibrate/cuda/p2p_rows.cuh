@@ -1,5 +1,6 @@
 #pragma once
 // What dispatch and combine share: rows that move through shared memory, flags that tell of them.
+#include <cstdint>
 #include <type_traits>
 
 #include "calibrate/cuda/bulk_copy.cuh"

@@ -7,6 +7,7 @@ namespace moecast::cuda {
 namespace {
 
 constexpr int kThreads = 256;
+constexpr int kWideThreads = 512;  ///< of a block that has its SM to itself
 constexpr int kMaxTopk = 16;
 constexpr int kSortTokens = 128;  ///< tokens whose pairs one block counts
 
@@ -119,15 +120,26 @@ __global__ void permute_kernel(const Vec8* x, const int* rank_of, Vec8* y, int t
   });
 }
 
+/// A block an SM, as HybridEP has them: its rows of threads walk over the tokens.
+__global__ void __launch_bounds__(kWideThreads)
+    permute_on_some_sms(const Vec8* x, const int* rank_of, Vec8* y, int tokens, int topk,
+                        int vecs) {
+  for (std::size_t token = blockIdx.x * blockDim.y + threadIdx.y; token < tokens;
+       token += gridDim.x * blockDim.y)
+    for_row(x + token * vecs, vecs, [&](int at, const Vec8& v) {
+      for (int k = 0; k < topk; ++k)
+        y[static_cast<std::size_t>(rank_of[token * topk + k]) * vecs + at] = v;
+    });
+}
+
 __global__ void gather_kernel(const Vec8* x, const int* source_of, Vec8* y, int vecs) {
   const std::size_t row = blockIdx.x, from = source_of[row];
   for_row(x + from * vecs, vecs, [&](int at, const Vec8& v) { y[row * vecs + at] = v; });
 }
 
 template <int Topk>
-__global__ void unpermute_kernel(const Vec8* y, const int* rank_of, const float* probs, Vec8* x,
-                                 int vecs) {
-  const std::size_t token = blockIdx.x;
+__device__ void unpermute_row(const Vec8* y, const int* rank_of, const float* probs, Vec8* x,
+                              int vecs, std::size_t token) {
   const Vec8* rows[Topk];
   float weight[Topk];
 #pragma unroll
@@ -149,6 +161,21 @@ __global__ void unpermute_kernel(const Vec8* y, const int* rank_of, const float*
     }
     x[token * vecs + at] = pack(sum);
   }
+}
+
+template <int Topk>
+__global__ void unpermute_kernel(const Vec8* y, const int* rank_of, const float* probs, Vec8* x,
+                                 int, int vecs) {
+  unpermute_row<Topk>(y, rank_of, probs, x, vecs, blockIdx.x);
+}
+
+template <int Topk>
+__global__ void __launch_bounds__(kWideThreads)
+    unpermute_on_some_sms(const Vec8* y, const int* rank_of, const float* probs, Vec8* x,
+                          int tokens, int vecs) {
+  for (std::size_t token = blockIdx.x * blockDim.y + threadIdx.y; token < tokens;
+       token += gridDim.x * blockDim.y)
+    unpermute_row<Topk>(y, rank_of, probs, x, vecs, token);
 }
 
 __global__ void scale_rows(const Vec8* y, const float* row_probs, Vec8* out, int vecs) {
@@ -185,6 +212,7 @@ __global__ void round_rows(const float4* sums, Vec8* x, std::size_t n) {
 unsigned row_threads(int cols) {
   return static_cast<unsigned>(std::min(kThreads, (cols / kVec + 31) / 32 * 32));
 }
+dim3 rows_of_threads(int cols) { return {row_threads(cols), kWideThreads / row_threads(cols)}; }
 const Vec8* vec(const bf16* p) { return reinterpret_cast<const Vec8*>(p); }
 Vec8* vec(bf16* p) { return reinterpret_cast<Vec8*>(p); }
 int sort_blocks(int tokens) { return (tokens + kSortTokens - 1) / kSortTokens; }
@@ -215,10 +243,15 @@ void invert_rows(const int* rank_of, int* source_of, int tokens, int topk, cudaS
 }
 
 void permute_fused(const bf16* x, const int* rank_of, bf16* y, int tokens, int topk, int cols,
-                   cudaStream_t s) {
+                   int sms, cudaStream_t s) {
   if (topk > kMaxTopk) throw Unsupported("top-k above 16");
-  permute_kernel<<<static_cast<unsigned>(tokens), row_threads(cols), 0, s>>>(
-      vec(x), rank_of, vec(y), topk, cols / kVec);
+  if (sms > 0) {
+    permute_on_some_sms<<<static_cast<unsigned>(sms), rows_of_threads(cols), 0, s>>>(
+        vec(x), rank_of, vec(y), tokens, topk, cols / kVec);
+  } else {
+    permute_kernel<<<static_cast<unsigned>(tokens), row_threads(cols), 0, s>>>(
+        vec(x), rank_of, vec(y), topk, cols / kVec);
+  }
   check(cudaGetLastError());
 }
 
@@ -230,26 +263,28 @@ void permute_gather(const bf16* x, const int* source_of, bf16* y, int rows, int 
 }
 
 void unpermute_fused(const bf16* y, const int* rank_of, const float* probs, bf16* x, int tokens,
-                     int topk, int cols, cudaStream_t s) {
-  const auto run = [&](auto kernel) {
-    kernel<<<static_cast<unsigned>(tokens), row_threads(cols), 0, s>>>(vec(y), rank_of, probs,
-                                                                       vec(x), cols / kVec);
+                     int topk, int cols, int sms, cudaStream_t s) {
+  const auto blocks = static_cast<unsigned>(sms > 0 ? sms : tokens);
+  const dim3 threads = sms > 0 ? rows_of_threads(cols) : dim3(row_threads(cols));
+  const auto run = [&](auto kernel, auto on_some_sms) {
+    (sms > 0 ? on_some_sms : kernel)<<<blocks, threads, 0, s>>>(vec(y), rank_of, probs, vec(x),
+                                                                tokens, cols / kVec);
   };
   switch (topk) {
     case 1:
-      run(unpermute_kernel<1>);
+      run(unpermute_kernel<1>, unpermute_on_some_sms<1>);
       break;
     case 2:
-      run(unpermute_kernel<2>);
+      run(unpermute_kernel<2>, unpermute_on_some_sms<2>);
       break;
     case 4:
-      run(unpermute_kernel<4>);
+      run(unpermute_kernel<4>, unpermute_on_some_sms<4>);
       break;
     case 6:
-      run(unpermute_kernel<6>);
+      run(unpermute_kernel<6>, unpermute_on_some_sms<6>);
       break;
     case 8:
-      run(unpermute_kernel<8>);
+      run(unpermute_kernel<8>, unpermute_on_some_sms<8>);
       break;
     default:
       throw Unsupported("top-k other than 1, 2, 4, 6, 8");

@@ -46,7 +46,7 @@ Routed take(Gpu& gpu, const RoutedShape& shape, unsigned seed, bool is_unfused) 
   sort_by_expert(r.expert_of, r.rank_of, r.offsets, r.scratch, shape.tokens, shape.topk,
                  shape.experts, gpu.stream);
   invert_rows(r.rank_of, r.source_of, shape.tokens, shape.topk, gpu.stream);
-  permute_fused(r.x, r.rank_of, r.rows, shape.tokens, shape.topk, shape.hidden, gpu.stream);
+  permute_fused(r.x, r.rank_of, r.rows, shape.tokens, shape.topk, shape.hidden, 0, gpu.stream);
   gpu.sync();
   return r;
 }
@@ -115,7 +115,8 @@ const Move kMoves[] = {
      sort_error},
     {"permute", true,
      [](const Routed& r, cudaStream_t s) {
-       permute_fused(r.x, r.rank_of, r.rows, r.shape.tokens, r.shape.topk, r.shape.hidden, s);
+       permute_fused(r.x, r.rank_of, r.rows, r.shape.tokens, r.shape.topk, r.shape.hidden,
+                     r.shape.sms, s);
      },
      permute_error},
     {"permute", false,
@@ -126,7 +127,7 @@ const Move kMoves[] = {
     {"unpermute", true,
      [](const Routed& r, cudaStream_t s) {
        unpermute_fused(r.rows, r.rank_of, r.probs, r.back, r.shape.tokens, r.shape.topk,
-                       r.shape.hidden, s);
+                       r.shape.hidden, r.shape.sms, s);
      },
      [](const Gpu& g, const Routed& r) { return unpermute_error(g, r, true); }},
     {"unpermute", false,
@@ -155,18 +156,22 @@ Work prepare(Gpu& gpu, const RoutedShape& shape, const Move& move) {
 }  // namespace
 
 void measure_permute(Bench& bench) {
+  const auto measure = [&](const Move& move, const RoutedShape& shape) {
+    Kernel kernel{move.cls,
+                  {{"rows", double(shape.tokens)},
+                   {"cols", double(shape.hidden)},
+                   {"topk", double(shape.topk)},
+                   {"experts", double(shape.experts)},
+                   {"fused", move.is_fused ? 1.0 : 0.0},
+                   {"precision", "bf16"}},
+                  "moecast"};
+    if (shape.sms > 0) kernel.keys["sms"] = double(shape.sms);
+    bench.measure(kernel, {Mode::sustained}, [&] { return prepare(bench.gpu, shape, move); });
+  };
   for (const Move& move : kMoves) {
-    for (const RoutedShape& shape : permute_shapes(bench.grid)) {
-      const Kernel kernel{move.cls,
-                          {{"rows", double(shape.tokens)},
-                           {"cols", double(shape.hidden)},
-                           {"topk", double(shape.topk)},
-                           {"experts", double(shape.experts)},
-                           {"fused", move.is_fused ? 1.0 : 0.0},
-                           {"precision", "bf16"}},
-                          "moecast"};
-      bench.measure(kernel, {Mode::sustained}, [&] { return prepare(bench.gpu, shape, move); });
-    }
+    for (const RoutedShape& shape : permute_shapes(bench.grid)) measure(move, shape);
+    if (!move.is_fused || std::string(move.cls) == "sort") continue;
+    for (const RoutedShape& shape : permute_shapes_on_some_sms(bench.grid)) measure(move, shape);
   }
 }
 

@@ -3,6 +3,9 @@
 
 #include <cmath>
 #include <random>
+#include <string_view>
+
+#include <fmt/format.h>
 
 #include "calibrate/fit/least_squares.hpp"
 #include "calibrate/fit/write_profile.hpp"
@@ -68,10 +71,10 @@ void add_gemms(Maker& make) {
           make.add("gemm", {{"m", m}, {"n", n}, {"k", k}, {"pass", std::string(pass)}});
 }
 
-const CurveFit& curve(const ProfileFit& fit, const std::string& name) {
+const CurveFit& curve(const ProfileFit& fit, std::string_view name) {
   for (const CurveFit& c : fit.curves)
     if (c.name == name) return c;
-  throw std::logic_error("no curve " + name);
+  throw std::logic_error(fmt::format("no curve {}", name));
 }
 
 }  // namespace

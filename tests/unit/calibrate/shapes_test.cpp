@@ -1,6 +1,7 @@
 // The shapes that calibration measures, the routing behind them, and who measures together.
 #include "calibrate/shapes.hpp"
 
+#include <cstdint>
 #include <map>
 #include <numeric>
 #include <set>

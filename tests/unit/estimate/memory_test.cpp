@@ -1,6 +1,7 @@
 // Bytes of a rank against counts by hand and measured slopes.
 #include <algorithm>
 #include <array>
+#include <cstdint>
 
 #include "catch.hpp"
 #include "estimate/evaluate.hpp"

@@ -1,5 +1,6 @@
 #include "layout/knobs.hpp"
 
+#include <cstdint>
 #include <fstream>
 #include <limits>
 #include <map>

@@ -1,4 +1,5 @@
 // Properties: any run survives writing and reading; no text makes the reader throw.
+#include <cstdint>
 #include <iterator>
 
 #include "layout/enum_names.hpp"

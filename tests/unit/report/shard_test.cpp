@@ -1,5 +1,6 @@
 // Parts of a search, merged: the whole answer, whatever the number of parts and their order.
 #include <algorithm>
+#include <cstdint>
 #include <filesystem>
 
 #include "catch.hpp"
