@@ -118,11 +118,15 @@ void add_streams(std::vector<FitCurve>& curves) {
   add("memory_bound.adam", {}, {"adam"});
   for (const char* cls : {"permute", "unpermute"}) {
     const std::string name = std::string("permute.") + cls;
-    curves.push_back({name, under(name, {"start_us", "fraction", "unfused_factor", "gb_per_s_per_sm"}),
+    const auto limited = [](const Sample& s) { return number(s, "sms").value_or(0) > 0; };
+    curves.push_back({name, under(name, {"start_us", "fraction", "unfused_factor"}),
                       [=](const Sample& s) {  // unfused: of so many copies that L2 can't keep them
                         const bool fused = number(s, "fused").value_or(1) != 0;
-                        return s.cls == cls && (fused || number(s, "topk").value_or(1) > 2);
+                        return s.cls == cls && !limited(s) &&
+                               (fused || number(s, "topk").value_or(1) > 2);
                       }});
+    curves.push_back({name + ".sms", under(name, {"gb_per_s_per_sm"}),
+                      [=](const Sample& s) { return s.cls == cls && limited(s); }});
   }
   for (const auto& [precision, text] : kEnumNames<Precision>) {
     if (precision == Precision::bf16) continue;
