@@ -1,26 +1,11 @@
 // Schedules of one shape, walked side by side.
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include "estimate/schedule_program.hpp"
+#include "estimate/two.hpp"
 
 namespace moecast {
-namespace {
-
-/// Two schedules in a register.
-using Two = double __attribute__((vector_size(16)));
-
-Two load(const double* from) {
-  Two both;
-  std::memcpy(&both, from, sizeof both);
-  return both;
-}
-void store(double* to, Two both) { std::memcpy(to, &both, sizeof both); }
-Two later(Two a, Two b) { return a < b ? b : a; }
-
-}  // namespace
-
 template <std::size_t kTwos, bool kBoth, bool kBlocks>
 void ScheduleProgram::run_steps(ScheduleLanes& lanes) const {
   constexpr std::size_t kLanes = 2 * kTwos;
@@ -28,7 +13,7 @@ void ScheduleProgram::run_steps(ScheduleLanes& lanes) const {
                 *const free = lanes.free.data();
   const double *const durations = lanes.durations.data(), *const p2p = lanes.p2p.data();
   Two travel[2][kTwos] = {};
-  for (std::size_t k = 0; k < kTwos; ++k) travel[1][k] = load(p2p + 2 * k);
+  for (std::size_t k = 0; k < kTwos; ++k) travel[1][k] = load_two(p2p + 2 * k);
   for (const Step& step : steps_) {
     double* const clock = free + step.rank * kLanes;
     double* const kept = ends + step.end * kLanes;
@@ -38,13 +23,13 @@ void ScheduleProgram::run_steps(ScheduleLanes& lanes) const {
     const Two *const travel0 = travel[step.travels[0]], *const travel1 = travel[step.travels[1]],
                      *const held = travel[step.sends];
     const auto advance = [&](std::size_t k) __attribute__((always_inline)) {
-      Two start = later(load(clock + 2 * k), load(in0 + 2 * k));
-      if constexpr (kBoth) start = later(start, load(in1 + 2 * k));
-      const Two end = start + load(took + 2 * k);
-      store(kept + 2 * k, end);
-      store(out0 + 2 * k, end + travel0[k]);
-      if constexpr (kBoth) store(out1 + 2 * k, end + travel1[k]);
-      store(clock + 2 * k, kBlocks ? end + held[k] : end);
+      Two start = most_of(load_two(clock + 2 * k), load_two(in0 + 2 * k));
+      if constexpr (kBoth) start = most_of(start, load_two(in1 + 2 * k));
+      const Two end = start + load_two(took + 2 * k);
+      store_two(kept + 2 * k, end);
+      store_two(out0 + 2 * k, end + travel0[k]);
+      if constexpr (kBoth) store_two(out1 + 2 * k, end + travel1[k]);
+      store_two(clock + 2 * k, kBlocks ? end + held[k] : end);
     };
     [&]<std::size_t... k>(std::index_sequence<k...>) { (advance(k), ...); }
     (std::make_index_sequence<kTwos>{});
@@ -77,12 +62,12 @@ std::array<double, 2 * kTwos> ScheduleProgram::periods(const ScheduleLanes& lane
     return &lanes.ends[steps_[of_rank_[rank][window_]].end * kLanes];
   };
   for (std::size_t k = 0; k < kTwos; ++k) {
-    const Two expected = load(row(0) + period + 2 * k) - load(row(0) + 2 * k);
+    const Two expected = load_two(row(0) + period + 2 * k) - load_two(row(0) + 2 * k);
     auto differs = expected != expected;
     for (std::size_t rank = 0; rank < of_rank_.size(); ++rank) {
       const double* const ends = row(rank) + 2 * k;
       for (std::size_t i = 0; i < 2 * period; i += kLanes)
-        differs |= load(ends + i + period) - load(ends + i) != expected;
+        differs |= load_two(ends + i + period) - load_two(ends + i) != expected;
     }
     for (std::size_t lane = 0; lane < 2; ++lane)
       if (differs[lane] == 0) result[2 * k + lane] = expected[lane];
