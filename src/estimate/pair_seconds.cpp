@@ -24,13 +24,16 @@ PairNode node_of(const IssuedOp& op, bool later) {
   return later ? kExpertsWgrad : kExpertsNode;
 }
 
-PairMap::Clocks between(const PairMap::Clocks& a, const PairMap::Clocks& b, double share) {
-  return {a.host + share * (b.host - a.host), a.stream + share * (b.stream - a.stream),
-          a.started + share * (b.started - a.started)};
+void between(const PairMap::Clocks& a, const PairMap::Clocks& b, double share, bool started,
+             PairMap::Clocks& to) {
+  to.host = a.host + share * (b.host - a.host);
+  to.stream = a.stream + share * (b.stream - a.stream);
+  if (started) to.started = a.started + share * (b.started - a.started);
 }
-PairMap between(const PairMap& a, const PairMap& b, double share) {
-  return {a.any, between(a.from_host, b.from_host, share),
-          between(a.from_stream, b.from_stream, share)};
+void between(const PairMap& a, const PairMap& b, double share, bool started, PairMap& to) {
+  to.any = a.any;
+  between(a.from_host, b.from_host, share, started, to.from_host);
+  between(a.from_stream, b.from_stream, share, started, to.from_stream);
 }
 
 bool equal(double a, double b) { return std::abs(a - b) <= 1e-13 * std::abs(b); }
@@ -54,16 +57,17 @@ PairRules::PairRules(const Problem& p, const IssueFlags& flags)
 
 PairDirection::PairDirection(const PairRules& rules, const std::vector<IssuedOp>& ops,
                              bool backward) {
-  std::array<Ops, kPairNodes> lists;
+  std::array<Ops, kWhole> lists;
+  ops_.reserve(ops.size());
   for (const IssuedOp& op : ops) {
     const double host = op.host * rules.host_factor;
     const Op packed{op.gpu, host, host / std::max(1.0f, op.launches), op.sync,
                     op.cls == OpClass::ep_comm};
     (packed.exchange ? exchange_ : compute_) += op.gpu;
     lists[node_of(op, backward && rules.delay && op.wgrad)].push_back(packed);
-    lists[kWhole].push_back(packed);
+    ops_.push_back(packed);
   }
-  for (std::size_t i = 0; i < kPairNodes; ++i)
+  for (std::size_t i = 0; i < kWhole; ++i)
     nodes_[i] = node(rules, std::move(lists[i]), static_cast<PairNode>(i));
 }
 
@@ -96,14 +100,22 @@ PairDirection::Node PairDirection::node(const PairRules& rules, Ops ops, PairNod
     return op.gpu < rules.kernel_floor && op.gpu * slowest > rules.kernel_floor;
   });
   const PairMap middle = map(rules, ops, which, 1 + rules.compute_per_share / 2);
-  if (crosses || !equal(between(n.least, n.most, 0.5), middle)) n.bent = std::move(ops);
+  PairMap chord;
+  between(n.least, n.most, 0.5, true, chord);
+  if (crosses || !equal(chord, middle)) n.bent = std::move(ops);
   return n;
 }
 
-PairMap PairDirection::at(const PairRules& rules, PairNode node, double slow) const {
-  const Node& n = nodes_[node];
-  if (!n.bent.empty()) return map(rules, n.bent, node, slow);
-  return between(n.least, n.most, slow > 1 ? (slow - 1) / rules.compute_per_share : 0);
+void PairDirection::at(const PairRules& rules, PairNode node, double slow, double share,
+                       PairMap& to) const {
+  if (node == kWhole && !whole_)
+    whole_ = std::make_unique<const Node>(PairDirection::node(rules, ops_, kWhole));
+  const Node& n = node == kWhole ? *whole_ : nodes_[node];
+  if (!n.bent.empty()) {
+    to = map(rules, n.bent, node, slow);
+  } else {
+    between(n.least, n.most, share, rules.single_queue, to);
+  }
 }
 
 namespace {
@@ -157,17 +169,19 @@ class PairClocks {
 class Layers {
  public:
   Layers(const PairRules& rules, double slow, std::span<const PairRun> runs)
-      : rules_(rules), slow_(slow), run_(runs.begin()), end_(runs.end()) {
+      : rules_(rules),
+        slow_(slow),
+        share_(slow > 1 ? (slow - 1) / rules.compute_per_share : 0),
+        run_(runs.begin()),
+        end_(runs.end()) {
     left_ = run_ != end_ ? run_->count : 0;
   }
   [[nodiscard]] int left() const { return left_; }  ///< in this run; 0: no more
-  [[nodiscard]] PairMaps nodes() const {
-    PairMaps maps;
-    for (std::size_t i = 0; i < maps.size(); ++i)
-      maps[i] = run_->layer->at(rules_, static_cast<PairNode>(i), slow_);
-    return maps;
+  void nodes(Way way, PairMaps& maps) const {       // weight gradients are in the backward alone
+    for (std::size_t i = 0; i < (way == kForward ? kExpertsWgrad : kWhole); ++i)
+      run_->layer->at(rules_, static_cast<PairNode>(i), slow_, share_, maps[i]);
   }
-  [[nodiscard]] PairMap whole() const { return run_->layer->at(rules_, kWhole, slow_); }
+  void whole(PairMap& map) const { run_->layer->at(rules_, kWhole, slow_, share_, map); }
   void pass(int layers) {
     left_ -= layers;
     if (left_ == 0 && ++run_ != end_) left_ = run_->count;
@@ -175,7 +189,7 @@ class Layers {
 
  private:
   const PairRules& rules_;
-  double slow_;
+  double slow_, share_;
   std::span<const PairRun>::iterator run_, end_;
   int left_ = 0;
 };
@@ -183,16 +197,19 @@ class Layers {
 template <typename Clocks>
 void run_alone(Clocks& clocks, Layers& layers, Way way) {
   for (; layers.left() > 0; layers.pass(layers.left())) {
-    const PairMap whole = layers.whole();
+    PairMap whole;
+    layers.whole(whole);
     for (int i = 0; i < layers.left(); ++i) clocks.alone(whole, way);
   }
 }
 
 template <typename Clocks>
 double run(Clocks clocks, Layers f, Layers b) {
+  PairMaps first, second;
   while (f.left() > 0 && b.left() > 0) {
     const int both = std::min(f.left(), b.left());
-    const PairMaps first = f.nodes(), second = b.nodes();
+    f.nodes(kForward, first);
+    b.nodes(kBackward, second);
     for (int i = 0; i < both; ++i) clocks.pair(first, second);
     f.pass(both);
     b.pass(both);

@@ -5,6 +5,7 @@
 /// many operations they hold. The constants depend on how much the kernels are slowed by what runs
 /// beside them: nearly always along a line, of which the ends are kept.
 #include <array>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -44,8 +45,9 @@ struct PairMap {
 class PairDirection {
  public:
   PairDirection(const PairRules& rules, const std::vector<IssuedOp>& ops, bool backward);
-  /// `slow`: of kernels on the compute stream, against alone.
-  [[nodiscard]] PairMap at(const PairRules& rules, PairNode node, double slow) const;
+  /// `slow`: of kernels on the compute stream, against alone; `share`: of the slowest that they can
+  /// be, 0 to 1. Without a single queue, nothing is said of what started.
+  void at(const PairRules& rules, PairNode node, double slow, double share, PairMap& map) const;
   [[nodiscard]] double compute() const { return compute_; }    ///< GPU seconds
   [[nodiscard]] double exchange() const { return exchange_; }  ///< GPU seconds
 
@@ -64,7 +66,9 @@ class PairDirection {
                              double slow, double slow_exchange);
   static Node node(const PairRules& rules, Ops ops, PairNode which);
 
-  std::array<Node, kPairNodes> nodes_;
+  std::array<Node, kWhole> nodes_;
+  Ops ops_;
+  mutable std::unique_ptr<const Node> whole_;  ///< once asked: few layers have no partner
   double compute_ = 0, exchange_ = 0;
 };
 

@@ -243,6 +243,10 @@ Pipeline::Distinct distinct_of(const std::vector<int>& content, int vpp) {
       d.of_pair.push_back(
           place(d.pairs, std::pair(d.of_stage[f], d.of_stage[f / chunks * chunks + c])));
   }
+  d.stage_count.resize(d.stages.size());
+  d.pair_count.resize(d.pairs.size());
+  for (const std::size_t i : d.of_stage) ++d.stage_count[i];
+  for (const std::size_t i : d.of_pair) ++d.pair_count[i];
   return d;
 }
 

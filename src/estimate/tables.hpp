@@ -71,6 +71,7 @@ struct ShardTables {
   // filled as asked; one evaluator per thread
   mutable IssuedLayers issued_layers;
   mutable std::unordered_map<std::uint64_t, std::unique_ptr<IssuedSet>> issued;
+  mutable std::vector<std::vector<StageRun>> sequences;  ///< by content of a stage
 };
 ShardTables make_shard_tables(const Problem& p, const ShardKey& k, KnownBusy& known);
 inline ShardTables make_shard_tables(const Problem& p, const ShardKey& k) {
@@ -158,7 +159,8 @@ struct Pipeline {
     std::vector<int> stages;                                 ///< the first stage of each
     std::vector<std::pair<std::size_t, std::size_t>> pairs;  ///< forward, backward: into `stages`
     std::vector<std::size_t> of_stage;                       ///< per stage: into `stages`
-    std::vector<std::size_t> of_pair;  ///< as ScheduleTimes::both: into `pairs`
+    std::vector<std::size_t> of_pair;             ///< as ScheduleTimes::both: into `pairs`
+    std::vector<double> stage_count, pair_count;  ///< how often each is there
   } distinct;
   explicit Pipeline(int vpp) : alive(vpp), alive_overlap(vpp) {}
 };
