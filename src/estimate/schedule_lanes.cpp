@@ -1,39 +1,83 @@
 // Schedules of one shape, walked side by side.
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "estimate/schedule_program.hpp"
 #include "estimate/two.hpp"
 
 namespace moecast {
-template <std::size_t kTwos, bool kBoth, bool kBlocks>
-void ScheduleProgram::run_steps(ScheduleLanes& lanes) const {
-  constexpr std::size_t kLanes = 2 * kTwos;
+/// As many schedules in a register as it holds. Inlined, so that it is compiled for the registers
+/// of its caller.
+template <typename Register, std::size_t kLanes, bool kBoth, bool kBlocks>
+[[gnu::always_inline]] inline void ScheduleProgram::step_through(ScheduleLanes& lanes) const {
+  constexpr std::size_t kWidth = sizeof(Register) / sizeof(double), kCount = kLanes / kWidth;
   double *const slots = lanes.slots.data(), *const ends = lanes.ends.data(),
                 *const free = lanes.free.data();
   const double *const durations = lanes.durations.data(), *const p2p = lanes.p2p.data();
-  Two travel[2][kTwos] = {};
-  for (std::size_t k = 0; k < kTwos; ++k) travel[1][k] = load_two(p2p + 2 * k);
+  Register travel[2][kCount] = {};
+  std::memcpy(travel[1], p2p, sizeof travel[1]);
   for (const Step& step : steps_) {
     double* const clock = free + step.rank * kLanes;
     double* const kept = ends + step.end * kLanes;
     const double* const took = durations + step.duration * kLanes;
     const double *const in0 = slots + step.in[0] * kLanes, *const in1 = slots + step.in[1] * kLanes;
     double *const out0 = slots + step.out[0] * kLanes, *const out1 = slots + step.out[1] * kLanes;
-    const Two *const travel0 = travel[step.travels[0]], *const travel1 = travel[step.travels[1]],
-                     *const held = travel[step.sends];
+    const Register *const travel0 = travel[step.travels[0]],
+                          *const travel1 = travel[step.travels[1]],
+                          *const held = travel[step.sends];
     const auto advance = [&](std::size_t k) __attribute__((always_inline)) {
-      Two start = most_of(load_two(clock + 2 * k), load_two(in0 + 2 * k));
-      if constexpr (kBoth) start = most_of(start, load_two(in1 + 2 * k));
-      const Two end = start + load_two(took + 2 * k);
-      store_two(kept + 2 * k, end);
-      store_two(out0 + 2 * k, end + travel0[k]);
-      if constexpr (kBoth) store_two(out1 + 2 * k, end + travel1[k]);
-      store_two(clock + 2 * k, kBlocks ? end + held[k] : end);
+      const std::size_t at = kWidth * k;
+      Register start, ready, end;
+      std::memcpy(&start, clock + at, sizeof start);
+      std::memcpy(&ready, in0 + at, sizeof ready);
+      start = start < ready ? ready : start;
+      if constexpr (kBoth) {
+        std::memcpy(&ready, in1 + at, sizeof ready);
+        start = start < ready ? ready : start;
+      }
+      std::memcpy(&end, took + at, sizeof end);
+      end += start;
+      std::memcpy(kept + at, &end, sizeof end);
+      ready = end + travel0[k];
+      std::memcpy(out0 + at, &ready, sizeof ready);
+      if constexpr (kBoth) {
+        ready = end + travel1[k];
+        std::memcpy(out1 + at, &ready, sizeof ready);
+      }
+      if constexpr (kBlocks) end += held[k];
+      std::memcpy(clock + at, &end, sizeof end);
     };
-    [&]<std::size_t... k>(std::index_sequence<k...>) { (advance(k), ...); }
-    (std::make_index_sequence<kTwos>{});
+    [&]<std::size_t... k>(std::index_sequence<k...>) __attribute__((always_inline)) {
+      (advance(k), ...);
+    }
+    (std::make_index_sequence<kCount>{});
   }
+}
+
+#if defined(__x86_64__)
+namespace {
+using Four = double __attribute__((vector_size(32)));
+bool has_wide_registers() {
+  static const bool has = __builtin_cpu_supports("avx") != 0;
+  return has;
+}
+}  // namespace
+
+template <bool kBoth, bool kBlocks>
+[[gnu::target("avx")]] void ScheduleProgram::run_steps_wide(ScheduleLanes& lanes) const {
+  step_through<Four, kMostLanes, kBoth, kBlocks>(lanes);
+}
+#endif
+
+template <std::size_t kTwos, bool kBoth, bool kBlocks>
+void ScheduleProgram::run_steps(ScheduleLanes& lanes) const {
+#if defined(__x86_64__)
+  if constexpr (2 * kTwos == kMostLanes) {
+    if (has_wide_registers()) return run_steps_wide<kBoth, kBlocks>(lanes);
+  }
+#endif
+  step_through<Two, 2 * kTwos, kBoth, kBlocks>(lanes);
 }
 
 template <std::size_t kTwos>
