@@ -67,7 +67,7 @@ class Evaluator {
   const MeshTimes& mesh_times(const Layout& l, const ShardTables& shard, const MeshTables& mesh);
   void schedule_times(const Layout& l, const IssueFlags& flags, const ScheduleShape& shape,
                       const ShardTables& shard, const MeshTables& mesh, ScheduleTimes& times);
-  StepTail tail(const Layout& l, const ScheduleTimes& times, const Walk& walk);
+  StepTail tail(const Layout& l, const ScheduleTimes& times, const Walk& walk, StepTail to = {});
   Exact exact(const Layout& l, const ShardTables& shard, const MeshTables& mesh, bool totals);
   Detail detail(const Layout& l, const Exact& e, const ShardTables& shard,
                 const MeshTables& mesh) const;

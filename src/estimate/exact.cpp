@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "layout/rank_groups.hpp"
 
@@ -174,14 +175,14 @@ Evaluator::Exact Evaluator::exact(const Layout& l, const ShardTables& s, const M
   return e;
 }
 
-StepTail Evaluator::tail(const Layout& l, const ScheduleTimes& t, const Walk& walk) {
+StepTail Evaluator::tail(const Layout& l, const ScheduleTimes& t, const Walk& walk, StepTail to) {
   first_forward_.clear();
   first_backward_.clear();
   for (int r = 0; r < l.pp; ++r) {
     first_forward_.push_back(t.forward[static_cast<std::size_t>(r * l.vpp)]);
     first_backward_.push_back(t.backward[static_cast<std::size_t>(r * l.vpp)]);
   }
-  return step_tail(p_, l, mesh_times_.costs, walk, first_forward_, first_backward_);
+  return step_tail(p_, l, mesh_times_.costs, walk, first_forward_, first_backward_, std::move(to));
 }
 
 void Evaluator::steps(std::span<const Layout> layouts, std::span<double> out) {
@@ -193,6 +194,7 @@ void Evaluator::steps(std::span<const Layout> layouts, std::span<double> out) {
   walks_.resize(kMostLanes);
   const ShardTables* tables = nullptr;
   ShardKey known;
+  StepTail ended;
   for (const bool overlap : {false, true}) {
     std::array<std::size_t, kMostLanes> lanes{};
     std::size_t count = 0;
@@ -212,7 +214,8 @@ void Evaluator::steps(std::span<const Layout> layouts, std::span<double> out) {
       own.overlap = overlap;
       walker_.walk(own, std::span(times_).first(count), std::span(walks_).first(count), false);
       for (std::size_t lane = 0; lane < count; ++lane)
-        out[lanes[lane]] = tail(layouts[lanes[lane]], times_[lane], walks_[lane]).step;
+        out[lanes[lane]] =
+            (ended = tail(layouts[lanes[lane]], times_[lane], walks_[lane], std::move(ended))).step;
       count = 0;
     }
   }

@@ -1,6 +1,7 @@
 #include "estimate/pair_seconds.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 namespace moecast {
@@ -55,25 +56,11 @@ PairRules::PairRules(const Problem& p, const IssueFlags& flags)
       single_queue(p.features.single_queue),
       delay(flags.delay_wgrad) {}
 
-PairDirection::PairDirection(const PairRules& rules, const std::vector<IssuedOp>& ops,
-                             bool backward) {
-  std::array<Ops, kWhole> lists;
-  ops_.reserve(ops.size());
-  for (const IssuedOp& op : ops) {
-    const double host = op.host * rules.host_factor;
-    const Op packed{op.gpu, host, host / std::max(1.0f, op.launches), op.sync,
-                    op.cls == OpClass::ep_comm};
-    (packed.exchange ? exchange_ : compute_) += op.gpu;
-    lists[node_of(op, backward && rules.delay && op.wgrad)].push_back(packed);
-    ops_.push_back(packed);
-  }
-  for (std::size_t i = 0; i < kWhole; ++i)
-    nodes_[i] = node(rules, std::move(lists[i]), static_cast<PairNode>(i));
-}
+namespace {
 
-PairMap::Clocks PairDirection::run(const PairRules& rules, const Ops& ops, PairMap::Clocks at,
-                                   double slow, double slow_exchange) {
-  for (const Op& op : ops) {
+PairMap::Clocks run_node(const PairRules& rules, const std::vector<PairOp>& ops, PairMap::Clocks at,
+                         double slow, double slow_exchange) {
+  for (const PairOp& op : ops) {
     const double gpu = op.gpu * (op.exchange ? slow_exchange : slow);
     const double start = std::max(at.stream, at.host + op.first);
     at.host += op.host;
@@ -84,35 +71,78 @@ PairMap::Clocks PairDirection::run(const PairRules& rules, const Ops& ops, PairM
   return at;
 }
 
-PairMap PairDirection::map(const PairRules& rules, const Ops& ops, PairNode node, double slow) {
-  const bool comm = node == kCombineNode || node == kDispatchNode;
-  const double exchange = comm ? rules.contention_comm : slow;
-  return {!ops.empty(), run(rules, ops, {0, kNever, kNever}, slow, exchange),
-          run(rules, ops, {kNever, 0, kNever}, slow, exchange)};
+bool on_comm_stream(PairNode node) { return node == kCombineNode || node == kDispatchNode; }
+
+PairMap map_of(const PairRules& rules, const std::vector<PairOp>& ops, PairNode node, double slow) {
+  const double exchange = on_comm_stream(node) ? rules.contention_comm : slow;
+  return {!ops.empty(), run_node(rules, ops, {0, kNever, kNever}, slow, exchange),
+          run_node(rules, ops, {kNever, 0, kNever}, slow, exchange)};
 }
 
 /// Every clock is a convex function of the slowdown (a latest of sums), but for kernels that it
 /// makes longer than the kernel floor: where the middle lies on the chord, all of it does.
-PairDirection::Node PairDirection::node(const PairRules& rules, Ops ops, PairNode which) {
+PairNodeMaps node_maps(const PairRules& rules, const std::vector<PairOp>& ops, PairNode which) {
   const double slowest = 1 + rules.compute_per_share;
-  Node n{map(rules, ops, which, 1), map(rules, ops, which, slowest), {}};
-  const bool crosses = std::any_of(ops.begin(), ops.end(), [&](const Op& op) {
+  PairNodeMaps n{map_of(rules, ops, which, 1), map_of(rules, ops, which, slowest), {}};
+  const bool crosses = std::any_of(ops.begin(), ops.end(), [&](const PairOp& op) {
     return op.gpu < rules.kernel_floor && op.gpu * slowest > rules.kernel_floor;
   });
-  const PairMap middle = map(rules, ops, which, 1 + rules.compute_per_share / 2);
+  const PairMap middle = map_of(rules, ops, which, 1 + rules.compute_per_share / 2);
   PairMap chord;
   between(n.least, n.most, 0.5, true, chord);
-  if (crosses || !equal(chord, middle)) n.bent = std::move(ops);
+  if (crosses || !equal(chord, middle)) n.bent = ops;
   return n;
+}
+
+std::uint64_t hash_of(const std::vector<PairOp>& ops, bool comm) {
+  std::uint64_t hash = comm ? 1 : 0;
+  const auto add = [&](double value) {
+    hash = (hash ^ std::bit_cast<std::uint64_t>(value)) * 0x9e3779b97f4a7c15u;
+    hash ^= hash >> 29;
+  };
+  for (const PairOp& op : ops) {
+    add(op.gpu);
+    add(op.host + (op.sync ? 1 : 0));
+  }
+  return hash >> 1;  // never the largest number
+}
+
+}  // namespace
+
+const PairNodeMaps& PairNodes::of(const PairRules& rules, const std::vector<PairOp>& ops,
+                                  PairNode which) {
+  const bool comm = on_comm_stream(which);
+  const auto [first, fresh] = by_hash_.at(hash_of(ops, comm));
+  for (const Known* k = fresh ? nullptr : first; k != nullptr; k = k->next)
+    if (k->comm == comm && k->ops == ops) return k->maps;
+  known_.push_back({ops, comm, node_maps(rules, ops, which), fresh ? nullptr : first});
+  first = &known_.back();
+  return known_.back().maps;
+}
+
+PairDirection::PairDirection(const PairRules& rules, const std::vector<IssuedOp>& ops,
+                             bool backward, PairNodes& nodes)
+    : known_(nodes) {
+  for (auto& list : nodes.lists) list.clear();
+  ops_.reserve(ops.size());
+  for (const IssuedOp& op : ops) {
+    const double host = op.host * rules.host_factor;
+    const PairOp packed{op.gpu, host, host / std::max(1.0f, op.launches), op.sync,
+                        op.cls == OpClass::ep_comm};
+    (packed.exchange ? exchange_ : compute_) += op.gpu;
+    nodes.lists[node_of(op, backward && rules.delay && op.wgrad)].push_back(packed);
+    ops_.push_back(packed);
+  }
+  for (std::size_t i = 0; i < kWhole; ++i)
+    nodes_[i] = &nodes.of(rules, nodes.lists[i], static_cast<PairNode>(i));
 }
 
 void PairDirection::at(const PairRules& rules, PairNode node, double slow, double share,
                        PairMap& to) const {
-  if (node == kWhole && !whole_)
-    whole_ = std::make_unique<const Node>(PairDirection::node(rules, ops_, kWhole));
-  const Node& n = node == kWhole ? *whole_ : nodes_[node];
+  if (node == kWhole && whole_ == nullptr) whole_ = &known_.of(rules, ops_, kWhole);
+  const PairNodeMaps& n = node == kWhole ? *whole_ : *nodes_[node];
   if (!n.bent.empty()) {
-    to = map(rules, n.bent, node, slow);
+    to = map_of(rules, n.bent, node, slow);
   } else {
     between(n.least, n.most, share, rules.single_queue, to);
   }

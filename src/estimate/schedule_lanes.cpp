@@ -105,17 +105,22 @@ std::array<double, 2 * kTwos> ScheduleProgram::periods(const ScheduleLanes& lane
   const auto row = [&](std::size_t rank) {
     return &lanes.ends[steps_[of_rank_[rank][window_]].end * kLanes];
   };
-  for (std::size_t k = 0; k < kTwos; ++k) {
-    const Two expected = load_two(row(0) + period + 2 * k) - load_two(row(0) + 2 * k);
-    auto differs = expected != expected;
-    for (std::size_t rank = 0; rank < of_rank_.size(); ++rank) {
-      const double* const ends = row(rank) + 2 * k;
-      for (std::size_t i = 0; i < 2 * period; i += kLanes)
-        differs |= load_two(ends + i + period) - load_two(ends + i) != expected;
+  Two expected[kTwos];
+  decltype(expected[0] != expected[0]) differs[kTwos] = {};
+  for (std::size_t k = 0; k < kTwos; ++k)
+    expected[k] = load_two(row(0) + period + 2 * k) - load_two(row(0) + 2 * k);
+  for (std::size_t rank = 0; rank < of_rank_.size(); ++rank) {
+    const double* const end = row(rank) + 2 * period;
+    for (const double* ends = row(rank); ends != end; ends += kLanes) {
+      [&]<std::size_t... k>(std::index_sequence<k...>) {
+        ((differs[k] |= load_two(ends + period + 2 * k) - load_two(ends + 2 * k) != expected[k]),
+         ...);
+      }
+      (std::make_index_sequence<kTwos>{});
     }
-    for (std::size_t lane = 0; lane < 2; ++lane)
-      if (differs[lane] == 0) result[2 * k + lane] = expected[lane];
   }
+  for (std::size_t lane = 0; lane < kLanes; ++lane)
+    if (differs[lane / 2][lane % 2] == 0) result[lane] = expected[lane / 2][lane % 2];
   return result;
 }
 
