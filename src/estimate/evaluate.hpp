@@ -47,6 +47,8 @@ class Evaluator {
   // What evaluate() is made of, for a search that asks about many layouts of one mesh.
   /// Valid until the next trim() or evaluate().
   const ShardTables& shard(const Layout& l);
+  /// The same; perhaps without prices.
+  const ShardTables& shard_memory(const Layout& l);
   /// Forgets tables when there are many.
   void trim();
   /// nullptr when there is no plan. Valid until another mesh is asked for.

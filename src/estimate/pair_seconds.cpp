@@ -58,25 +58,25 @@ PairRules::PairRules(const Problem& p, const IssueFlags& flags)
 
 namespace {
 
-PairMap::Clocks run_node(const PairRules& rules, const std::vector<PairOp>& ops, PairMap::Clocks at,
-                         double slow, double slow_exchange) {
-  for (const PairOp& op : ops) {
-    const double gpu = op.gpu * (op.exchange ? slow_exchange : slow);
-    const double start = std::max(at.stream, at.host + op.first);
-    at.host += op.host;
-    at.started = start;
-    at.stream = std::max(start + gpu, at.host + std::min(gpu, rules.kernel_floor));
-    if (op.sync) at.host = std::max(at.host, at.stream) + rules.sync_cost;
-  }
-  return at;
+void run_op(const PairRules& rules, const PairOp& op, double gpu, PairMap::Clocks& at) {
+  const double start = std::max(at.stream, at.host + op.first);
+  at.host += op.host;
+  at.started = start;
+  at.stream = std::max(start + gpu, at.host + std::min(gpu, rules.kernel_floor));
+  if (op.sync) at.host = std::max(at.host, at.stream) + rules.sync_cost;
 }
 
 bool on_comm_stream(PairNode node) { return node == kCombineNode || node == kDispatchNode; }
 
 PairMap map_of(const PairRules& rules, const std::vector<PairOp>& ops, PairNode node, double slow) {
   const double exchange = on_comm_stream(node) ? rules.contention_comm : slow;
-  return {!ops.empty(), run_node(rules, ops, {0, kNever, kNever}, slow, exchange),
-          run_node(rules, ops, {kNever, 0, kNever}, slow, exchange)};
+  PairMap map{!ops.empty(), {0, kNever, kNever}, {kNever, 0, kNever}};
+  for (const PairOp& op : ops) {
+    const double gpu = op.gpu * (op.exchange ? exchange : slow);
+    run_op(rules, op, gpu, map.from_host);
+    run_op(rules, op, gpu, map.from_stream);
+  }
+  return map;
 }
 
 /// Every clock is a convex function of the slowdown (a latest of sums), but for kernels that it

@@ -97,7 +97,10 @@ void MeshScan::scan(std::uint32_t mesh) {
   }
   rules_.enter(mesh);
   evaluator_.trim();
-  for (Known& k : known_) k.shard = nullptr;
+  for (Known& k : known_) {
+    k.shard = nullptr;
+    k.priced = false;
+  }
   const std::uint64_t per_offload = s_.inner_size() / s_.offloads.size();
   bool fits = false;
   for (std::uint16_t offload = 0; offload < s_.offloads.size(); ++offload) {
@@ -129,8 +132,6 @@ void MeshScan::start(std::uint16_t offload) {
   InnerIndex i;
   i.offload = offload;
   tables_ = evaluator_.mesh(candidate(s_, mesh_, i));
-  memory_.enter(mesh_, tables_);
-  for (Known& k : known_) k.bounds.assign(kTimeVariants * s_.recomputes.size(), -1);
 }
 
 /// Overlap and graphs only add memory: when no dispatcher and recompute set fits without them,
@@ -143,6 +144,7 @@ bool MeshScan::leanest_fits(std::uint16_t offload) {
   // when the model state alone is too much, one choice is enough to say by how much (if anybody
   // asks)
   const bool hopeless = reserved_bytes(p_, *tables_, state) > p_.system().gpu.hbm_capacity.value;
+  if (!hopeless || !result_.any_fit) memory_.enter(mesh_, tables_);
   InnerIndex i;
   i.offload = offload;
   for (i.dispatcher = 0; i.dispatcher < (hopeless ? 1 : s_.dispatchers.size()); ++i.dispatcher) {
@@ -180,6 +182,7 @@ void MeshScan::every_choice(std::uint16_t offload) {
   const std::uint64_t per_dispatcher = per_overlap * s_.overlaps.size();
   InnerIndex i;
   i.offload = offload;
+  for (Known& k : known_) k.bounds.assign(kTimeVariants * s_.recomputes.size(), -1);
   if (refused(Level::offload, i, per_dispatcher * s_.dispatchers.size())) return;
   for (i.dispatcher = 0; i.dispatcher < s_.dispatchers.size(); ++i.dispatcher) {
     if (refused(Level::dispatcher, i, per_dispatcher)) continue;
@@ -225,7 +228,9 @@ void MeshScan::every_recompute(InnerIndex i) {
 /// Of the recompute choices at one point of the other axes, `misses` do not fit. A choice counts
 /// under the first reason to leave it out.
 void MeshScan::count(const InnerRules::Refused& refused, const ChoiceBits* misses) {
-  const auto bits = [](ChoiceBits set) { return static_cast<std::uint64_t>(std::popcount(set)); };
+  const auto bits = [](ChoiceBits set) {
+    return set == 0 ? 0 : static_cast<std::uint64_t>(std::popcount(set));
+  };
   for (std::size_t word = 0; word < every_bit_.size(); ++word) {
     reject(rules() + kMoreThanNeeded, bits(pointless_[word]));
     ChoiceBits rest = every_bit_[word] & ~pointless_[word];
@@ -266,7 +271,7 @@ void MeshScan::misses(const InnerIndex& i, double over) {
 
 const ShardTables& MeshScan::shard(const InnerIndex& i) {
   const ShardTables*& known = known_[i.dispatcher].shard;
-  if (known == nullptr) known = &evaluator_.shard(candidate(s_, mesh_, i));
+  if (known == nullptr) known = &evaluator_.shard_memory(candidate(s_, mesh_, i));
   return *known;
 }
 
@@ -276,7 +281,10 @@ double MeshScan::bound(const InnerIndex& i) {
           .bounds[time_variant(s_.overlaps[i.overlap]) * s_.recomputes.size() + i.recompute];
   if (known < 0) {
     const Layout l = candidate(s_, mesh_, i);
-    known = evaluator_.bound(l, shard(i), *tables_);
+    Known& k = known_[i.dispatcher];
+    if (!k.priced) k.shard = &evaluator_.shard(l);
+    k.priced = true;
+    known = evaluator_.bound(l, *k.shard, *tables_);
   }
   return known;
 }

@@ -71,6 +71,7 @@ class MeshScan {
   std::vector<ChoiceBits> pointless_;  ///< a part of them fits
   struct Known {
     const ShardTables* shard = nullptr;
+    bool priced = false;
     std::vector<double> bounds;  ///< [variant]; negative: not known
   };
   std::vector<Known> known_;  ///< per dispatcher
