@@ -8,6 +8,34 @@
 #include "layout/rank_groups.hpp"
 
 namespace moecast {
+
+double work_in_order(const ScheduleShape& s, const Pipeline::Distinct& distinct,
+                     const ScheduleTimes& own) {
+  const auto sum = [](const std::vector<double>& of, const std::vector<std::size_t>& index) {
+    double total = 0;
+    for (const std::size_t i : index) total += of[i];
+    return total;
+  };
+  const double both = own.both.empty() ? 0 : sum(own.both, distinct.of_pair);
+  return microbatch_work(s, sum(own.forward, distinct.of_stage),
+                         sum(own.backward, distinct.of_stage), both, own.p2p);
+}
+
+/// It reads the exponent of a sum, so where that is plain the sum is taken
+/// the short way: how often each piece is there, times its seconds.
+ExactGrid grid_of(const ScheduleShape& s, const Pipeline::Distinct& distinct,
+                  const ScheduleTimes& own) {
+  double all = 0, both = 0;
+  for (std::size_t i = 0; i < own.forward.size(); ++i)
+    all += distinct.stage_count[i] * (own.forward[i] + own.backward[i]);
+  for (std::size_t i = 0; i < own.both.size(); ++i) both += distinct.pair_count[i] * own.both[i];
+  const double about = microbatch_work(s, all, 0, both, own.p2p) * s.microbatches;
+  constexpr double kRounding = 1e-9;  // of a million sums
+  const bool plain = about > 0 && std::isfinite(about) &&
+                     std::ilogb(about * (1 - kRounding)) == std::ilogb(about * (1 + kRounding));
+  return ExactGrid(plain ? about : work_in_order(s, distinct, own) * s.microbatches);
+}
+
 namespace {
 
 IssueFlags issue_flags(const Problem& p, const Layout& l) {
@@ -34,34 +62,6 @@ int block_layers(const Layout& l) {
 }
 bool fully_recomputed(const Layout& l) {
   return l.recompute_granularity == RecomputeGranularity::full;
-}
-
-/// Seconds of one microbatch's pieces, added one after the other.
-double work_in_order(const ScheduleShape& s, const Pipeline::Distinct& distinct,
-                     const ScheduleTimes& own) {
-  const auto sum = [](const std::vector<double>& of, const std::vector<std::size_t>& index) {
-    double total = 0;
-    for (const std::size_t i : index) total += of[i];
-    return total;
-  };
-  const double both = own.both.empty() ? 0 : sum(own.both, distinct.of_pair);
-  return microbatch_work(s, sum(own.forward, distinct.of_stage),
-                         sum(own.backward, distinct.of_stage), both, own.p2p);
-}
-
-/// The grid of all work. It reads the exponent of a sum, so where that is plain the sum is taken
-/// the short way: how often each piece is there, times its seconds.
-ExactGrid grid_of(const ScheduleShape& s, const Pipeline::Distinct& distinct,
-                  const ScheduleTimes& own) {
-  double all = 0, both = 0;
-  for (std::size_t i = 0; i < own.forward.size(); ++i)
-    all += distinct.stage_count[i] * (own.forward[i] + own.backward[i]);
-  for (std::size_t i = 0; i < own.both.size(); ++i) both += distinct.pair_count[i] * own.both[i];
-  const double about = microbatch_work(s, all, 0, both, own.p2p) * s.microbatches;
-  constexpr double kRounding = 1e-9;  // of a million sums
-  const bool plain = about > 0 && std::isfinite(about) &&
-                     std::ilogb(about * (1 - kRounding)) == std::ilogb(about * (1 + kRounding));
-  return ExactGrid(plain ? about : work_in_order(s, distinct, own) * s.microbatches);
 }
 
 /// Every stage as the distinct ones take, rounded to the grid of them all.

@@ -64,17 +64,17 @@ bool has_wide_registers() {
 }
 }  // namespace
 
-template <bool kBoth, bool kBlocks>
+template <std::size_t kLanes, bool kBoth, bool kBlocks>
 [[gnu::target("avx")]] void ScheduleProgram::run_steps_wide(ScheduleLanes& lanes) const {
-  step_through<Four, kMostLanes, kBoth, kBlocks>(lanes);
+  step_through<Four, kLanes, kBoth, kBlocks>(lanes);
 }
 #endif
 
 template <std::size_t kTwos, bool kBoth, bool kBlocks>
 void ScheduleProgram::run_steps(ScheduleLanes& lanes) const {
 #if defined(__x86_64__)
-  if constexpr (2 * kTwos == kMostLanes) {
-    if (has_wide_registers()) return run_steps_wide<kBoth, kBlocks>(lanes);
+  if constexpr (kTwos % 2 == 0) {
+    if (has_wide_registers()) return run_steps_wide<2 * kTwos, kBoth, kBlocks>(lanes);
   }
 #endif
   step_through<Two, 2 * kTwos, kBoth, kBlocks>(lanes);
@@ -205,8 +205,12 @@ void ScheduleWalker::walk(const ScheduleShape& s, std::span<const ScheduleTimes>
     const std::size_t count = std::min(kMostLanes, t.size() - first);
     const auto times = t.subspan(first, count);
     const auto walks = out.subspan(first, count);
-    count > 2 ? side_by_side<kMostLanes / 2>(s, times, walks, totals)
-              : side_by_side<1>(s, times, walks, totals);
+    if (count > 4) {
+      side_by_side<kMostLanes / 2>(s, times, walks, totals);
+    } else {
+      count > 2 ? side_by_side<2>(s, times, walks, totals)
+                : side_by_side<1>(s, times, walks, totals);
+    }
   }
 }
 

@@ -75,7 +75,7 @@ class ScheduleProgram {
   void step_through(ScheduleLanes& lanes) const;
   template <std::size_t kTwos, bool kBoth, bool kBlocks>
   void run_steps(ScheduleLanes& lanes) const;
-  template <bool kBoth, bool kBlocks>
+  template <std::size_t kLanes, bool kBoth, bool kBlocks>
   void run_steps_wide(ScheduleLanes& lanes) const;
   [[nodiscard]] Step step_of(int rank, const ScheduleOp& op) const;
   [[nodiscard]] std::uint32_t slot(bool backward, int stage, int microbatch) const;

@@ -8,7 +8,10 @@
 namespace moecast {
 namespace {
 
-std::size_t rules() { return rule_table().size(); }
+std::size_t rules() {
+  static const std::size_t count = rule_table().size();
+  return count;
+}
 enum Reason : std::uint8_t { kMemory, kMoreThanNeeded, kTooFar, kReasons };
 constexpr const char* kReasonNames[kReasons] = {"memory", "recomputes or offloads more than needed",
                                                 "expert groups span too many NVLink domains"};
