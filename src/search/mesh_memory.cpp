@@ -3,6 +3,14 @@
 #include <algorithm>
 
 namespace moecast {
+namespace {
+
+/// False: with any graphs the rank allocates what it does without.
+bool graphs_matter(const RankActivations& a) {
+  return a.optimizer_step > 0 || a.graph_buffers > 0 || a.kept > a.peak.stored + a.peak.transient;
+}
+
+}  // namespace
 
 MeshMemory::MeshMemory(const Problem& p, const Space& s, double headroom)
     : p_(p),
@@ -50,10 +58,15 @@ void MeshMemory::ask(const InnerIndex& i, const ShardTables& shard, bool quick, 
   for (const int rank : tables_->pipeline->fullest) {
     RankActivations a;
     memory.activations(rank, a);
-    if (quick && missing(reserved_bytes(p_, *tables_, allocated(a, {}, 0))) > 0) {
+    const double eager = allocated(a, {}, 0);
+    if (quick && missing(reserved_bytes(p_, *tables_, eager)) > 0) {
       for (std::size_t g = 0; g < graphs_.size(); ++g)
         add_bit(&k.too_big[g * words_], i.recompute);  // they only add
       return;
+    }
+    if (!graphs_matter(a)) {
+      for (double& peak : peaks_) peak = std::max(peak, eager);
+      continue;
     }
     for (std::size_t g = 0; g < graphs_.size(); ++g) {
       const GraphUse use = graphs_[g];

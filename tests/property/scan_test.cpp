@@ -106,7 +106,7 @@ TEST_CASE("does a scan find what asking one by one finds, with the same bytes?")
     tight += slow.fit > 0 && all.legal > slow.fit ? 1 : 0;
   }
   CHECK(fitting > 20);
-  CHECK(tight > 10);
+  CHECK(tight > 4);
 }
 
 TEST_CASE("is every candidate counted once, under what is said of it first?") {
