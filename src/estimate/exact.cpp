@@ -189,7 +189,6 @@ void Evaluator::steps(std::span<const Layout> layouts, std::span<double> out) {
   std::fill(out.begin(), out.end(), 0.0);
   const MeshTables* m = layouts.empty() ? nullptr : mesh(layouts.front());
   if (m == nullptr) return;
-  trim();
   times_.resize(kMostLanes);
   walks_.resize(kMostLanes);
   const ShardTables* tables = nullptr;

@@ -99,7 +99,10 @@ void MeshScan::scan(std::uint32_t mesh) {
     return;
   }
   rules_.enter(mesh);
-  evaluator_.trim();
+  if (const std::uint64_t group = shard_group(s_, mesh); group != group_) {
+    evaluator_.trim();  // between groups: the tables of one are all asked again
+    group_ = group;
+  }
   for (Known& k : known_) {
     k.shard = nullptr;
     k.priced = false;

@@ -65,6 +65,7 @@ class MeshScan {
 
   // of the mesh and offload choice at hand
   std::uint32_t mesh_ = 0;
+  std::uint64_t group_ = 0;
   const MeshTables* tables_ = nullptr;
   std::uint64_t scanned_ = 0;          ///< candidates that the lean pass assessed
   std::vector<ChoiceBits> too_big_;    ///< do not fit with the first overlap and graphs

@@ -120,6 +120,7 @@ class Simulation {
         for (std::size_t j = i; j < blocks[block + 1] && order[j].candidate->mesh == mesh; ++j)
           layouts.push_back(candidate(s_, mesh, order[j].candidate->inner));
         steps.resize(layouts.size());
+        evaluator.trim();
         evaluator.steps(layouts, steps);
         for (const double step : steps) {
           const Survivor& c = *order[i].candidate;
