@@ -49,9 +49,10 @@ struct IssueFlags {
 
 IssuedLayer issue(const Problem& p, const LayerOps& ops, const IssueFlags& flags);
 /// Reads of the flags: graphs.
-std::vector<IssuedOp> issue_forward(const Problem& p, const LayerOps& ops, const IssueFlags& flags);
-std::vector<IssuedOp> issue_backward(const Problem& p, const LayerOps& ops,
-                                     const IssueFlags& flags);
+void issue_forward(const Problem& p, const LayerOps& ops, const IssueFlags& flags,
+                   std::vector<IssuedOp>& issued);
+void issue_backward(const Problem& p, const LayerOps& ops, const IssueFlags& flags,
+                    std::vector<IssuedOp>& issued);
 
 /// Where the seconds of a piece of work go. gpu[...] is busy time by class; `duration` is wall
 /// time.

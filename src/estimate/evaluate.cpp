@@ -20,10 +20,18 @@ std::size_t Evaluator::KeyHash::operator()(const ShardKey& k) const {
   return h;
 }
 
+const ShardTables& Evaluator::shard_memory(const Layout& l) {
+  const ShardKey key = shard_key(l);
+  auto& slot = shards_[key];
+  if (!slot) slot = std::make_unique<ShardTables>(make_shard_memory(p_, key));
+  return *slot;
+}
+
 const ShardTables& Evaluator::shard(const Layout& l) {
   const ShardKey key = shard_key(l);
   auto& slot = shards_[key];
-  if (!slot) slot = std::make_unique<ShardTables>(make_shard_tables(p_, key, known_busy_));
+  if (!slot) slot = std::make_unique<ShardTables>(make_shard_memory(p_, key));
+  if (!slot->priced) price_shard(p_, key, known_busy_, *slot);
   return *slot;
 }
 
@@ -144,7 +152,7 @@ double Evaluator::bound(const Layout& l, const ShardTables& s, const MeshTables&
     double& layer = seconds[kStageEnds + i];
     layer = least(c.forward, l) + least(c.backward, l);
     if (full) layer += least(c.forward, l);
-    if (recompute != 0) layer += least(c.under(recompute, l.offload_modules.bits).again, l);
+    if (recompute != 0) layer += least(c.again(recompute, l.offload_modules.bits), l);
   }
   seconds[kEmbedding] = least(s.embedding_forward, l) + least(s.embedding_backward, l);
   seconds[kHead] = least(s.head_forward, l) + least(s.head_backward, l);

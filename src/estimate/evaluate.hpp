@@ -47,6 +47,8 @@ class Evaluator {
   // What evaluate() is made of, for a search that asks about many layouts of one mesh.
   /// Valid until the next trim() or evaluate().
   const ShardTables& shard(const Layout& l);
+  /// The same; perhaps without prices.
+  const ShardTables& shard_memory(const Layout& l);
   /// Forgets tables when there are many.
   void trim();
   /// nullptr when there is no plan. Valid until another mesh is asked for.
@@ -67,7 +69,7 @@ class Evaluator {
   const MeshTimes& mesh_times(const Layout& l, const ShardTables& shard, const MeshTables& mesh);
   void schedule_times(const Layout& l, const IssueFlags& flags, const ScheduleShape& shape,
                       const ShardTables& shard, const MeshTables& mesh, ScheduleTimes& times);
-  StepTail tail(const Layout& l, const ScheduleTimes& times, const Walk& walk);
+  StepTail tail(const Layout& l, const ScheduleTimes& times, const Walk& walk, StepTail to = {});
   Exact exact(const Layout& l, const ShardTables& shard, const MeshTables& mesh, bool totals);
   Detail detail(const Layout& l, const Exact& e, const ShardTables& shard,
                 const MeshTables& mesh) const;

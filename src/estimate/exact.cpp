@@ -2,10 +2,40 @@
 #include "estimate/exact.hpp"
 
 #include <algorithm>
+#include <cmath>
+#include <utility>
 
 #include "layout/rank_groups.hpp"
 
 namespace moecast {
+
+double work_in_order(const ScheduleShape& s, const Pipeline::Distinct& distinct,
+                     const ScheduleTimes& own) {
+  const auto sum = [](const std::vector<double>& of, const std::vector<std::size_t>& index) {
+    double total = 0;
+    for (const std::size_t i : index) total += of[i];
+    return total;
+  };
+  const double both = own.both.empty() ? 0 : sum(own.both, distinct.of_pair);
+  return microbatch_work(s, sum(own.forward, distinct.of_stage),
+                         sum(own.backward, distinct.of_stage), both, own.p2p);
+}
+
+/// It reads the exponent of a sum, so where that is plain the sum is taken
+/// the short way: how often each piece is there, times its seconds.
+ExactGrid grid_of(const ScheduleShape& s, const Pipeline::Distinct& distinct,
+                  const ScheduleTimes& own) {
+  double all = 0, both = 0;
+  for (std::size_t i = 0; i < own.forward.size(); ++i)
+    all += distinct.stage_count[i] * (own.forward[i] + own.backward[i]);
+  for (std::size_t i = 0; i < own.both.size(); ++i) both += distinct.pair_count[i] * own.both[i];
+  const double about = microbatch_work(s, all, 0, both, own.p2p) * s.microbatches;
+  constexpr double kRounding = 1e-9;  // of a million sums
+  const bool plain = about > 0 && std::isfinite(about) &&
+                     std::ilogb(about * (1 - kRounding)) == std::ilogb(about * (1 + kRounding));
+  return ExactGrid(plain ? about : work_in_order(s, distinct, own) * s.microbatches);
+}
+
 namespace {
 
 IssueFlags issue_flags(const Problem& p, const Layout& l) {
@@ -35,21 +65,14 @@ bool fully_recomputed(const Layout& l) {
 }
 
 /// Every stage as the distinct ones take, rounded to the grid of them all.
-void spread_on_grid(const ScheduleShape& s, const Pipeline::Distinct& distinct,
-                    const ScheduleTimes& own, ScheduleTimes& t) {
-  const auto sum = [](const std::vector<double>& of, const std::vector<std::size_t>& index) {
-    double total = 0;
-    for (const std::size_t i : index) total += of[i];
-    return total;
-  };
-  const double both = own.both.empty() ? 0 : sum(own.both, distinct.of_pair);
-  const ExactGrid grid(microbatch_work(s, sum(own.forward, distinct.of_stage),
-                                       sum(own.backward, distinct.of_stage), both, own.p2p) *
-                       s.microbatches);
-  const auto spread = [&](const std::vector<double>& of, const std::vector<std::size_t>& index,
+void spread_on_grid(const ScheduleShape& s, const Pipeline::Distinct& distinct, ScheduleTimes& own,
+                    ScheduleTimes& t) {
+  const ExactGrid grid = grid_of(s, distinct, own);
+  const auto spread = [&](std::vector<double>& of, const std::vector<std::size_t>& index,
                           std::vector<double>& to) {
+    for (double& seconds : of) seconds = grid.nearest(seconds);
     to.resize(of.empty() ? 0 : index.size());
-    for (std::size_t i = 0; i < to.size(); ++i) to[i] = grid.nearest(of[index[i]]);
+    for (std::size_t i = 0; i < to.size(); ++i) to[i] = of[index[i]];
   };
   spread(own.forward, distinct.of_stage, t.forward);
   spread(own.backward, distinct.of_stage, t.backward);
@@ -152,23 +175,25 @@ Evaluator::Exact Evaluator::exact(const Layout& l, const ShardTables& s, const M
   return e;
 }
 
-StepTail Evaluator::tail(const Layout& l, const ScheduleTimes& t, const Walk& walk) {
+StepTail Evaluator::tail(const Layout& l, const ScheduleTimes& t, const Walk& walk, StepTail to) {
   first_forward_.clear();
   first_backward_.clear();
   for (int r = 0; r < l.pp; ++r) {
     first_forward_.push_back(t.forward[static_cast<std::size_t>(r * l.vpp)]);
     first_backward_.push_back(t.backward[static_cast<std::size_t>(r * l.vpp)]);
   }
-  return step_tail(p_, l, mesh_times_.costs, walk, first_forward_, first_backward_);
+  return step_tail(p_, l, mesh_times_.costs, walk, first_forward_, first_backward_, std::move(to));
 }
 
 void Evaluator::steps(std::span<const Layout> layouts, std::span<double> out) {
   std::fill(out.begin(), out.end(), 0.0);
   const MeshTables* m = layouts.empty() ? nullptr : mesh(layouts.front());
   if (m == nullptr) return;
-  trim();
   times_.resize(kMostLanes);
   walks_.resize(kMostLanes);
+  const ShardTables* tables = nullptr;
+  ShardKey known;
+  StepTail ended;
   for (const bool overlap : {false, true}) {
     std::array<std::size_t, kMostLanes> lanes{};
     std::size_t count = 0;
@@ -176,7 +201,11 @@ void Evaluator::steps(std::span<const Layout> layouts, std::span<double> out) {
       const Layout& l = layouts[i];
       const ScheduleShape shape = schedule_shape(l, m->microbatches);
       if (l.overlap_moe_expert_parallel_comm == overlap) {
-        schedule_times(l, issue_flags(p_, l), shape, shard(l), *m, times_[count]);
+        if (const ShardKey key = shard_key(l); tables == nullptr || key != known) {
+          tables = &shard(l);
+          known = key;
+        }
+        schedule_times(l, issue_flags(p_, l), shape, *tables, *m, times_[count]);
         lanes[count++] = i;
       }
       if (count == 0 || (count < kMostLanes && i + 1 < layouts.size())) continue;
@@ -184,7 +213,8 @@ void Evaluator::steps(std::span<const Layout> layouts, std::span<double> out) {
       own.overlap = overlap;
       walker_.walk(own, std::span(times_).first(count), std::span(walks_).first(count), false);
       for (std::size_t lane = 0; lane < count; ++lane)
-        out[lanes[lane]] = tail(layouts[lanes[lane]], times_[lane], walks_[lane]).step;
+        out[lanes[lane]] =
+            (ended = tail(layouts[lanes[lane]], times_[lane], walks_[lane], std::move(ended))).step;
       count = 0;
     }
   }

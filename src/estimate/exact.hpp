@@ -12,6 +12,13 @@ struct Evaluator::Exact {
   StepTail tail;
 };
 
+/// Seconds of one microbatch's pieces, added one after the other; `own`: of the distinct ones.
+double work_in_order(const ScheduleShape& s, const Pipeline::Distinct& distinct,
+                     const ScheduleTimes& own);
+/// The grid of all work, without adding all of it (tested against work_in_order).
+ExactGrid grid_of(const ScheduleShape& s, const Pipeline::Distinct& distinct,
+                  const ScheduleTimes& own);
+
 /// Where the seconds of a layout's stages go.
 struct Evaluator::Detail {
   IssuedSet issued;

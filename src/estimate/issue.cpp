@@ -50,18 +50,19 @@ bool runs_again(const Op& op, const IssueFlags& f) {
 
 }  // namespace
 
-std::vector<IssuedOp> issue_forward(const Problem& p, const LayerOps& ops, const IssueFlags& f) {
-  std::vector<IssuedOp> issued;
+void issue_forward(const Problem& p, const LayerOps& ops, const IssueFlags& f,
+                   std::vector<IssuedOp>& issued) {
+  issued.clear();
   issued.reserve(ops.forward.size());
   Issuer forward(p, f, p.profile.calibration.host_launch_us * 1e-6);
   for (const Op& op : ops.forward) forward.add(issued, op, false);
-  return issued;
 }
 
-std::vector<IssuedOp> issue_backward(const Problem& p, const LayerOps& ops, const IssueFlags& f) {
+void issue_backward(const Problem& p, const LayerOps& ops, const IssueFlags& f,
+                    std::vector<IssuedOp>& issued) {
   const Calibration& c = p.profile.calibration;
   const double forward_launch = c.host_launch_us * 1e-6;
-  std::vector<IssuedOp> issued;
+  issued.clear();
   issued.reserve(ops.forward.size() + ops.backward.size());
   Issuer backward(p, f, forward_launch * c.host_backward_factor);
   Issuer again(p, f, forward_launch);  // recomputation runs Python modules again
@@ -83,11 +84,13 @@ std::vector<IssuedOp> issue_backward(const Problem& p, const LayerOps& ops, cons
       if (op.part == part) backward.add(issued, op, false);
     }
   }
-  return issued;
 }
 
 IssuedLayer issue(const Problem& p, const LayerOps& ops, const IssueFlags& f) {
-  return {issue_forward(p, ops, f), issue_backward(p, ops, f)};
+  IssuedLayer layer;
+  issue_forward(p, ops, f, layer.forward);
+  issue_backward(p, ops, f, layer.backward);
+  return layer;
 }
 
 double Spent::compute() const {

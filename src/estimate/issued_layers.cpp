@@ -44,11 +44,11 @@ const IssuedMaps& IssuedLayers::maps(const Problem& p, const ShardTables& shard,
   const auto [at, fresh] = known_.try_emplace(key << 8 | flags.graph);
   if (!fresh) return at->second;
   const LayerOps& ops = operations_of(shard, layer);
-  const std::vector<IssuedOp> issued =
-      backward ? issue_backward(p, ops, flags) : issue_forward(p, ops, flags);
-  at->second.alone = queue_map(p, issued, flags.shared_overlap);
+  backward ? issue_backward(p, ops, flags, issued_) : issue_forward(p, ops, flags, issued_);
+  at->second.alone = queue_map(p, issued_, flags.shared_overlap);
   if (flags.overlap)
-    at->second.pair = std::make_unique<const PairDirection>(PairRules(p, flags), issued, backward);
+    at->second.pair =
+        std::make_unique<const PairDirection>(PairRules(p, flags), issued_, backward, *nodes_);
   return at->second;
 }
 

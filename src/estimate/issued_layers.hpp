@@ -40,7 +40,9 @@ class IssuedLayers {
     std::uint8_t graph = 0;
     bool shared = false;
   };
-  std::vector<Reads> reads_;  ///< per layer
+  std::vector<Reads> reads_;                                          ///< per layer
+  std::vector<IssuedOp> issued_;                                      ///< scratch
+  std::unique_ptr<PairNodes> nodes_ = std::make_unique<PairNodes>();  ///< stays where it is
   std::unordered_map<std::uint64_t, IssuedMaps> known_;
 };
 

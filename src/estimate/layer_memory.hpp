@@ -5,7 +5,7 @@
 /// tokens of a CP rank, n = N / t with sequence parallel, h hidden, R rows that the local experts
 /// receive, fe expert ffn / ETP, u = 2 with GLU else 1.
 #include <cstdint>
-#include <string>
+#include <string_view>
 #include <vector>
 
 #include "estimate/dims.hpp"
@@ -14,12 +14,12 @@
 namespace moecast {
 
 struct SavedTensor {
-  std::string name;
+  std::string_view name;
   double bytes = 0;
   std::uint16_t dropped_by = 0;    ///< mask of RecomputeModule
   std::uint16_t offloaded_by = 0;  ///< mask of OffloadModule
   std::uint8_t captured_by = 0;    ///< mask of GraphModule: lives in the graph's private pool
-  std::string formula;
+  std::string_view formula;
 };
 
 /// The largest of several moments of one layer.

@@ -47,7 +47,8 @@ void LayoutMemory::add_layers(MemoryItem& tree, const StageCounts& stage, int ch
     } else {
       for (const SavedTensor& t : saved) {
         if ((t.dropped_by & recompute_) == 0)
-          node.children.push_back(item(t.name, t.bytes * count, count, t.formula));
+          node.children.push_back(
+              item(std::string(t.name), t.bytes * count, count, std::string(t.formula)));
       }
       const double moved = selective_[cls].offloaded * count;
       if (moved > 0) node.children.push_back(item("moved to the host", -moved, count, "offload"));

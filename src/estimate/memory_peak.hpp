@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <span>
 
 #include "estimate/tables.hpp"
 
@@ -77,6 +78,14 @@ class LayoutMemory {
   [[nodiscard]] RankPeak with_graphs(int rank, const RankActivations& a, GraphUse graphs) const;
   /// Activations in graph pools, which keep what they captured; full recomputation keeps less.
   [[nodiscard]] double pinned_by_graphs(int rank, std::uint8_t modules) const;
+  /// What a layer of the class keeps, where all of them are treated alike().
+  [[nodiscard]] double kept_of(std::size_t cls) const {
+    return full_ ? whole_[cls].stored : selective_[cls].stored;
+  }
+  [[nodiscard]] bool alike() const { return !layered_; }
+  /// For other recomputation sets that treat layers alike(), side by side: no more than the rank
+  /// allocates without graphs. `kept`: their kept_of, [class * sets + set].
+  void least_allocated(int rank, std::span<const double> kept, std::span<double> least) const;
   /// `detail` (optional) receives the tree of terms.
   [[nodiscard]] RankPeak rank_peak(int rank, MemoryItem* detail = nullptr) const;
 

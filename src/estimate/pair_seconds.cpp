@@ -1,6 +1,7 @@
 #include "estimate/pair_seconds.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstdint>
 
@@ -25,13 +26,16 @@ PairNode node_of(const IssuedOp& op, bool later) {
   return later ? kExpertsWgrad : kExpertsNode;
 }
 
-PairMap::Clocks between(const PairMap::Clocks& a, const PairMap::Clocks& b, double share) {
-  return {a.host + share * (b.host - a.host), a.stream + share * (b.stream - a.stream),
-          a.started + share * (b.started - a.started)};
+void between(const PairMap::Clocks& a, const PairMap::Clocks& b, double share, bool started,
+             PairMap::Clocks& to) {
+  to.host = a.host + share * (b.host - a.host);
+  to.stream = a.stream + share * (b.stream - a.stream);
+  if (started) to.started = a.started + share * (b.started - a.started);
 }
-PairMap between(const PairMap& a, const PairMap& b, double share) {
-  return {a.any, between(a.from_host, b.from_host, share),
-          between(a.from_stream, b.from_stream, share)};
+void between(const PairMap& a, const PairMap& b, double share, bool started, PairMap& to) {
+  to.any = a.any;
+  between(a.from_host, b.from_host, share, started, to.from_host);
+  between(a.from_stream, b.from_stream, share, started, to.from_stream);
 }
 
 bool equal(double a, double b) { return std::abs(a - b) <= 1e-13 * std::abs(b); }
@@ -53,58 +57,96 @@ PairRules::PairRules(const Problem& p, const IssueFlags& flags)
       single_queue(p.features.single_queue),
       delay(flags.delay_wgrad) {}
 
-PairDirection::PairDirection(const PairRules& rules, const std::vector<IssuedOp>& ops,
-                             bool backward) {
-  std::array<Ops, kPairNodes> lists;
-  for (const IssuedOp& op : ops) {
-    const double host = op.host * rules.host_factor;
-    const Op packed{op.gpu, host, host / std::max(1.0f, op.launches), op.sync,
-                    op.cls == OpClass::ep_comm};
-    (packed.exchange ? exchange_ : compute_) += op.gpu;
-    lists[node_of(op, backward && rules.delay && op.wgrad)].push_back(packed);
-    lists[kWhole].push_back(packed);
-  }
-  for (std::size_t i = 0; i < kPairNodes; ++i)
-    nodes_[i] = node(rules, std::move(lists[i]), static_cast<PairNode>(i));
+namespace {
+
+void run_op(const PairRules& rules, const PairOp& op, double gpu, PairMap::Clocks& at) {
+  const double start = std::max(at.stream, at.host + op.first);
+  at.host += op.host;
+  at.started = start;
+  at.stream = std::max(start + gpu, at.host + std::min(gpu, rules.kernel_floor));
+  if (op.sync) at.host = std::max(at.host, at.stream) + rules.sync_cost;
 }
 
-PairMap::Clocks PairDirection::run(const PairRules& rules, const Ops& ops, PairMap::Clocks at,
-                                   double slow, double slow_exchange) {
-  for (const Op& op : ops) {
-    const double gpu = op.gpu * (op.exchange ? slow_exchange : slow);
-    const double start = std::max(at.stream, at.host + op.first);
-    at.host += op.host;
-    at.started = start;
-    at.stream = std::max(start + gpu, at.host + std::min(gpu, rules.kernel_floor));
-    if (op.sync) at.host = std::max(at.host, at.stream) + rules.sync_cost;
-  }
-  return at;
-}
+bool on_comm_stream(PairNode node) { return node == kCombineNode || node == kDispatchNode; }
 
-PairMap PairDirection::map(const PairRules& rules, const Ops& ops, PairNode node, double slow) {
-  const bool comm = node == kCombineNode || node == kDispatchNode;
-  const double exchange = comm ? rules.contention_comm : slow;
-  return {!ops.empty(), run(rules, ops, {0, kNever, kNever}, slow, exchange),
-          run(rules, ops, {kNever, 0, kNever}, slow, exchange)};
+PairMap map_of(const PairRules& rules, const std::vector<PairOp>& ops, PairNode node, double slow) {
+  const double exchange = on_comm_stream(node) ? rules.contention_comm : slow;
+  PairMap map{!ops.empty(), {0, kNever, kNever}, {kNever, 0, kNever}};
+  for (const PairOp& op : ops) {
+    const double gpu = op.gpu * (op.exchange ? exchange : slow);
+    run_op(rules, op, gpu, map.from_host);
+    run_op(rules, op, gpu, map.from_stream);
+  }
+  return map;
 }
 
 /// Every clock is a convex function of the slowdown (a latest of sums), but for kernels that it
 /// makes longer than the kernel floor: where the middle lies on the chord, all of it does.
-PairDirection::Node PairDirection::node(const PairRules& rules, Ops ops, PairNode which) {
+PairNodeMaps node_maps(const PairRules& rules, const std::vector<PairOp>& ops, PairNode which) {
   const double slowest = 1 + rules.compute_per_share;
-  Node n{map(rules, ops, which, 1), map(rules, ops, which, slowest), {}};
-  const bool crosses = std::any_of(ops.begin(), ops.end(), [&](const Op& op) {
+  PairNodeMaps n{map_of(rules, ops, which, 1), map_of(rules, ops, which, slowest), {}};
+  const bool crosses = std::any_of(ops.begin(), ops.end(), [&](const PairOp& op) {
     return op.gpu < rules.kernel_floor && op.gpu * slowest > rules.kernel_floor;
   });
-  const PairMap middle = map(rules, ops, which, 1 + rules.compute_per_share / 2);
-  if (crosses || !equal(between(n.least, n.most, 0.5), middle)) n.bent = std::move(ops);
+  const PairMap middle = map_of(rules, ops, which, 1 + rules.compute_per_share / 2);
+  PairMap chord;
+  between(n.least, n.most, 0.5, true, chord);
+  if (crosses || !equal(chord, middle)) n.bent = ops;
   return n;
 }
 
-PairMap PairDirection::at(const PairRules& rules, PairNode node, double slow) const {
-  const Node& n = nodes_[node];
-  if (!n.bent.empty()) return map(rules, n.bent, node, slow);
-  return between(n.least, n.most, slow > 1 ? (slow - 1) / rules.compute_per_share : 0);
+std::uint64_t hash_of(const std::vector<PairOp>& ops, bool comm) {
+  std::uint64_t hash = comm ? 1 : 0;
+  const auto add = [&](double value) {
+    hash = (hash ^ std::bit_cast<std::uint64_t>(value)) * 0x9e3779b97f4a7c15u;
+    hash ^= hash >> 29;
+  };
+  for (const PairOp& op : ops) {
+    add(op.gpu);
+    add(op.host + (op.sync ? 1 : 0));
+  }
+  return hash >> 1;  // never the largest number
+}
+
+}  // namespace
+
+const PairNodeMaps& PairNodes::of(const PairRules& rules, const std::vector<PairOp>& ops,
+                                  PairNode which) {
+  const bool comm = on_comm_stream(which);
+  const auto [first, fresh] = by_hash_.at(hash_of(ops, comm));
+  for (const Known* k = fresh ? nullptr : first; k != nullptr; k = k->next)
+    if (k->comm == comm && k->ops == ops) return k->maps;
+  known_.push_back({ops, comm, node_maps(rules, ops, which), fresh ? nullptr : first});
+  first = &known_.back();
+  return known_.back().maps;
+}
+
+PairDirection::PairDirection(const PairRules& rules, const std::vector<IssuedOp>& ops,
+                             bool backward, PairNodes& nodes)
+    : known_(nodes) {
+  for (auto& list : nodes.lists) list.clear();
+  ops_.reserve(ops.size());
+  for (const IssuedOp& op : ops) {
+    const double host = op.host * rules.host_factor;
+    const PairOp packed{op.gpu, host, host / std::max(1.0f, op.launches), op.sync,
+                        op.cls == OpClass::ep_comm};
+    (packed.exchange ? exchange_ : compute_) += op.gpu;
+    nodes.lists[node_of(op, backward && rules.delay && op.wgrad)].push_back(packed);
+    ops_.push_back(packed);
+  }
+  for (std::size_t i = 0; i < kWhole; ++i)
+    nodes_[i] = &nodes.of(rules, nodes.lists[i], static_cast<PairNode>(i));
+}
+
+void PairDirection::at(const PairRules& rules, PairNode node, double slow, double share,
+                       PairMap& to) const {
+  if (node == kWhole && whole_ == nullptr) whole_ = &known_.of(rules, ops_, kWhole);
+  const PairNodeMaps& n = node == kWhole ? *whole_ : *nodes_[node];
+  if (!n.bent.empty()) {
+    to = map_of(rules, n.bent, node, slow);
+  } else {
+    between(n.least, n.most, share, rules.single_queue, to);
+  }
 }
 
 namespace {
@@ -158,17 +200,19 @@ class PairClocks {
 class Layers {
  public:
   Layers(const PairRules& rules, double slow, std::span<const PairRun> runs)
-      : rules_(rules), slow_(slow), run_(runs.begin()), end_(runs.end()) {
+      : rules_(rules),
+        slow_(slow),
+        share_(slow > 1 ? (slow - 1) / rules.compute_per_share : 0),
+        run_(runs.begin()),
+        end_(runs.end()) {
     left_ = run_ != end_ ? run_->count : 0;
   }
   [[nodiscard]] int left() const { return left_; }  ///< in this run; 0: no more
-  [[nodiscard]] PairMaps nodes() const {
-    PairMaps maps;
-    for (std::size_t i = 0; i < maps.size(); ++i)
-      maps[i] = run_->layer->at(rules_, static_cast<PairNode>(i), slow_);
-    return maps;
+  void nodes(Way way, PairMaps& maps) const {       // weight gradients are in the backward alone
+    for (std::size_t i = 0; i < (way == kForward ? kExpertsWgrad : kWhole); ++i)
+      run_->layer->at(rules_, static_cast<PairNode>(i), slow_, share_, maps[i]);
   }
-  [[nodiscard]] PairMap whole() const { return run_->layer->at(rules_, kWhole, slow_); }
+  void whole(PairMap& map) const { run_->layer->at(rules_, kWhole, slow_, share_, map); }
   void pass(int layers) {
     left_ -= layers;
     if (left_ == 0 && ++run_ != end_) left_ = run_->count;
@@ -176,7 +220,7 @@ class Layers {
 
  private:
   const PairRules& rules_;
-  double slow_;
+  double slow_, share_;
   std::span<const PairRun>::iterator run_, end_;
   int left_ = 0;
 };
@@ -184,16 +228,19 @@ class Layers {
 template <typename Clocks>
 void run_alone(Clocks& clocks, Layers& layers, Way way) {
   for (; layers.left() > 0; layers.pass(layers.left())) {
-    const PairMap whole = layers.whole();
+    PairMap whole;
+    layers.whole(whole);
     for (int i = 0; i < layers.left(); ++i) clocks.alone(whole, way);
   }
 }
 
 template <typename Clocks>
 double run(Clocks clocks, Layers f, Layers b) {
+  PairMaps first, second;
   while (f.left() > 0 && b.left() > 0) {
     const int both = std::min(f.left(), b.left());
-    const PairMaps first = f.nodes(), second = b.nodes();
+    f.nodes(kForward, first);
+    b.nodes(kBackward, second);
     for (int i = 0; i < both; ++i) clocks.pair(first, second);
     f.pass(both);
     b.pass(both);

@@ -6,10 +6,12 @@
 /// beside them: nearly always along a line, of which the ends are kept.
 #include <array>
 #include <cstdint>
+#include <deque>
 #include <span>
 #include <vector>
 
 #include "estimate/chunk_time.hpp"
+#include "estimate/flat_memo.hpp"
 
 namespace moecast {
 
@@ -41,31 +43,52 @@ struct PairMap {
   Clocks from_host, from_stream;
 };
 
+struct PairOp {
+  double gpu, host, first;  ///< seconds; `first`: of the host until the first kernel is launched
+  bool sync, exchange;
+  bool operator==(const PairOp&) const = default;
+};
+
+struct PairNodeMaps {
+  PairMap least, most;       ///< alone, and beside exchanges all the time
+  std::vector<PairOp> bent;  ///< what it holds, where the maps between are not on a line
+};
+
+/// Nodes of equal operations, under rules that differ in `delay` at most, are one: few flags touch
+/// all nodes of a layer.
+class PairNodes {
+ public:
+  /// Valid as long as this is.
+  const PairNodeMaps& of(const PairRules& rules, const std::vector<PairOp>& ops, PairNode which);
+  std::array<std::vector<PairOp>, kWhole> lists;  ///< scratch
+
+ private:
+  struct Known {
+    std::vector<PairOp> ops;
+    bool comm;
+    PairNodeMaps maps;
+    const Known* next;  ///< of the same hash
+  };
+  std::deque<Known> known_;
+  FlatMemo<const Known*> by_hash_;
+};
+
 /// One direction of a layer.
 class PairDirection {
  public:
-  PairDirection(const PairRules& rules, const std::vector<IssuedOp>& ops, bool backward);
-  /// `slow`: of kernels on the compute stream, against alone.
-  [[nodiscard]] PairMap at(const PairRules& rules, PairNode node, double slow) const;
+  PairDirection(const PairRules& rules, const std::vector<IssuedOp>& ops, bool backward,
+                PairNodes& nodes);
+  /// `slow`: of kernels on the compute stream, against alone; `share`: of the slowest that they can
+  /// be, 0 to 1. Without a single queue, nothing is said of what started.
+  void at(const PairRules& rules, PairNode node, double slow, double share, PairMap& map) const;
   [[nodiscard]] double compute() const { return compute_; }    ///< GPU seconds
   [[nodiscard]] double exchange() const { return exchange_; }  ///< GPU seconds
 
  private:
-  struct Op {
-    double gpu, host, first;  ///< seconds; `first`: of the host until the first kernel is launched
-    bool sync, exchange;
-  };
-  using Ops = std::vector<Op>;
-  struct Node {
-    PairMap least, most;  ///< alone, and beside exchanges all the time
-    Ops bent;             ///< what it holds, where the maps between are not on a line
-  };
-  static PairMap map(const PairRules& rules, const Ops& ops, PairNode node, double slow);
-  static PairMap::Clocks run(const PairRules& rules, const Ops& ops, PairMap::Clocks at,
-                             double slow, double slow_exchange);
-  static Node node(const PairRules& rules, Ops ops, PairNode which);
-
-  std::array<Node, kPairNodes> nodes_;
+  PairNodes& known_;
+  std::array<const PairNodeMaps*, kWhole> nodes_;
+  mutable const PairNodeMaps* whole_ = nullptr;  ///< once asked: few layers have no partner
+  std::vector<PairOp> ops_;
   double compute_ = 0, exchange_ = 0;
 };
 

@@ -1,26 +1,26 @@
 #pragma once
-/// Writer of a layer's saved tensors (layer_memory.cpp, saved_mixer.cpp).
+/// Writer of a layer's saved tensors (layer_memory.cpp, saved_mixer.cpp), named by literals.
 #include <cstdint>
-#include <string>
-#include <utility>
+#include <string_view>
 
 #include "estimate/layer_memory.hpp"
 
 namespace moecast {
 
 struct SavedWriter {
-  SavedWriter(const Problem& p, const ShardKey& k) : problem(p), key(k), dims(make_dims(p, k)) {}
+  SavedWriter(const Problem& p, const ShardKey& k) : problem(p), key(k), dims(make_dims(p, k)) {
+    memory.saved.reserve(32);  // as many as a layer has
+  }
   const Problem& problem;
   const ShardKey& key;
   const Dims dims;
   LayerMemory memory;
   std::uint8_t captured_by = 0;  ///< CUDA-graph modules that capture what is saved next
 
-  void save(std::string name, double bytes, std::uint16_t dropped_by, std::uint16_t offloaded_by,
-            std::string formula) {
+  void save(std::string_view name, double bytes, std::uint16_t dropped_by,
+            std::uint16_t offloaded_by, std::string_view formula) {
     if (bytes > 0)
-      memory.saved.push_back(
-          {std::move(name), bytes, dropped_by, offloaded_by, captured_by, std::move(formula)});
+      memory.saved.push_back({name, bytes, dropped_by, offloaded_by, captured_by, formula});
   }
   [[nodiscard]] bool low_precision() const { return key.precision != Precision::bf16; }
   /// Bytes per element of a quantised copy that waits for wgrad.

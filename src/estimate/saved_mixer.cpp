@@ -6,15 +6,22 @@
 namespace moecast {
 namespace {
 
+struct NormNames {
+  const char *input, *output, *rstd;
+};
+constexpr NormNames kAttentionNorm{"attention norm input", "attention norm output",
+                                   "attention norm rstd"};
+constexpr NormNames kMambaNorm{"mamba norm input", "mamba norm output", "mamba norm rstd"};
+
 /// Norm input (the residual stream) and its output, which the next linear keeps (quantised when it
 /// computes in low precision).
-void save_norm(SavedWriter& w, const char* which, std::uint16_t dropped_by,
+void save_norm(SavedWriter& w, const NormNames& names, std::uint16_t dropped_by,
                OffloadModule input_group) {
   const Dims& d = w.dims;
-  w.save(std::string(which) + " norm input", 2 * d.h * d.n, 0, mask(input_group), "2hn");
-  w.save(std::string(which) + " norm output", w.linear_input_bytes() * d.h * d.n, dropped_by,
+  w.save(names.input, 2 * d.h * d.n, 0, mask(input_group), "2hn");
+  w.save(names.output, w.linear_input_bytes() * d.h * d.n, dropped_by,
          mask(OffloadModule::qkv_linear), "2hn");
-  w.save(std::string(which) + " norm rstd", 4 * d.n, dropped_by, 0, "4n");
+  w.save(names.rstd, 4 * d.n, dropped_by, 0, "4n");
 }
 
 void save_core(SavedWriter& w, const Mixer& m, double width_out) {
@@ -51,7 +58,7 @@ void save_gqa(SavedWriter& w, const Mixer& m) {
   const double per = 2 * d.N / d.t;
   const auto core = mask(OffloadModule::core_attn);
   const bool local = !w.problem.features.transformer_engine;
-  save_norm(w, "attention", local ? mask(RecomputeModule::layernorm) : std::uint16_t{0},
+  save_norm(w, kAttentionNorm, local ? mask(RecomputeModule::layernorm) : std::uint16_t{0},
             OffloadModule::attn_norm);
   if (local) {  // the fused qkv output lives on (v is a view of it); rope and the q reshape make
                 // new tensors
@@ -80,7 +87,7 @@ void save_gqa(SavedWriter& w, const Mixer& m) {
 void save_mla(SavedWriter& w, const Mixer& m) {
   const Dims& d = w.dims;
   const double heads = m.num_attention_heads, qk = m.qk_head_dim + m.qk_pos_emb_head_dim;
-  save_norm(w, "attention", mask(RecomputeModule::layernorm), OffloadModule::attn_norm);
+  save_norm(w, kAttentionNorm, mask(RecomputeModule::layernorm), OffloadModule::attn_norm);
   w.save("q LoRA output and norm", 4.0 * m.q_lora_rank * d.n, 0, 0, "4 n rq");
   w.save("kv LoRA output and norm", 2 * d.n * (2.0 * m.kv_lora_rank + m.qk_pos_emb_head_dim), 0, 0,
          "2n (2 rk + dr)");
@@ -97,7 +104,7 @@ void save_mla(SavedWriter& w, const Mixer& m) {
 void save_csa(SavedWriter& w, const Mixer& m) {
   const Dims& d = w.dims;
   const double heads = m.num_attention_heads, dv = m.v_head_dim;
-  save_norm(w, "attention", mask(RecomputeModule::layernorm), OffloadModule::attn_norm);
+  save_norm(w, kAttentionNorm, mask(RecomputeModule::layernorm), OffloadModule::attn_norm);
   w.save("q LoRA output and norm", 4.0 * m.q_lora_rank * d.n, 0, 0, "4 n rq");
   w.save("q", 2 * d.N * heads * dv / d.t, mask(RecomputeModule::mla_up_proj),
          mask(OffloadModule::core_attn), "2N na d / t");
@@ -119,7 +126,7 @@ void save_gdn(SavedWriter& w, const Mixer& m) {
   const double expanded = static_cast<double>(m.linear_num_value_heads) * m.linear_key_head_dim;
   const double per = 2 * d.N / d.t, nv = m.linear_num_value_heads;
   constexpr auto norm_out = mask(RecomputeModule::gdn_norm_out);
-  save_norm(w, "attention", 0, OffloadModule::attn_norm);
+  save_norm(w, kAttentionNorm, 0, OffloadModule::attn_norm);
   w.save("conv input", per * (2 * qk + v), 0, 0, "2N (2qk + v) / t");
   w.save("normalised q, k", per * 2 * qk, 0, 0, "4N qk / t");
   if (expanded > qk)
@@ -141,7 +148,7 @@ void save_mamba(SavedWriter& w, const Mixer& m) {
   const double inner = static_cast<double>(m.mamba_num_heads) * m.mamba_head_dim;
   const double state = 2.0 * m.mamba_num_groups * m.mamba_state_dim;
   const double per = 2 * d.N / d.t;
-  save_norm(w, "mamba", 0, OffloadModule::attn_norm);
+  save_norm(w, kMambaNorm, 0, OffloadModule::attn_norm);
   w.save("in proj output", per * (2 * inner + state + m.mamba_num_heads), 0, 0,
          "2N (2di + 2GS + H) / t");
   w.save("scan output", per * inner, 0, 0, "2N di / t");

@@ -4,51 +4,80 @@
 #include <utility>
 
 #include "estimate/schedule_program.hpp"
+#include "estimate/two.hpp"
 
 namespace moecast {
-namespace {
-
-/// Two schedules in a register.
-using Two = double __attribute__((vector_size(16)));
-
-Two load(const double* from) {
-  Two both;
-  std::memcpy(&both, from, sizeof both);
-  return both;
-}
-void store(double* to, Two both) { std::memcpy(to, &both, sizeof both); }
-Two later(Two a, Two b) { return a < b ? b : a; }
-
-}  // namespace
-
-template <std::size_t kTwos, bool kBoth, bool kBlocks>
-void ScheduleProgram::run_steps(ScheduleLanes& lanes) const {
-  constexpr std::size_t kLanes = 2 * kTwos;
+/// As many schedules in a register as it holds. Inlined, so that it is compiled for the registers
+/// of its caller.
+template <typename Register, std::size_t kLanes, bool kBoth, bool kBlocks>
+[[gnu::always_inline]] inline void ScheduleProgram::step_through(ScheduleLanes& lanes) const {
+  constexpr std::size_t kWidth = sizeof(Register) / sizeof(double), kCount = kLanes / kWidth;
   double *const slots = lanes.slots.data(), *const ends = lanes.ends.data(),
                 *const free = lanes.free.data();
   const double *const durations = lanes.durations.data(), *const p2p = lanes.p2p.data();
-  Two travel[2][kTwos] = {};
-  for (std::size_t k = 0; k < kTwos; ++k) travel[1][k] = load(p2p + 2 * k);
+  Register travel[2][kCount] = {};
+  std::memcpy(travel[1], p2p, sizeof travel[1]);
   for (const Step& step : steps_) {
     double* const clock = free + step.rank * kLanes;
     double* const kept = ends + step.end * kLanes;
     const double* const took = durations + step.duration * kLanes;
     const double *const in0 = slots + step.in[0] * kLanes, *const in1 = slots + step.in[1] * kLanes;
     double *const out0 = slots + step.out[0] * kLanes, *const out1 = slots + step.out[1] * kLanes;
-    const Two *const travel0 = travel[step.travels[0]], *const travel1 = travel[step.travels[1]],
-                     *const held = travel[step.sends];
+    const Register *const travel0 = travel[step.travels[0]],
+                          *const travel1 = travel[step.travels[1]],
+                          *const held = travel[step.sends];
     const auto advance = [&](std::size_t k) __attribute__((always_inline)) {
-      Two start = later(load(clock + 2 * k), load(in0 + 2 * k));
-      if constexpr (kBoth) start = later(start, load(in1 + 2 * k));
-      const Two end = start + load(took + 2 * k);
-      store(kept + 2 * k, end);
-      store(out0 + 2 * k, end + travel0[k]);
-      if constexpr (kBoth) store(out1 + 2 * k, end + travel1[k]);
-      store(clock + 2 * k, kBlocks ? end + held[k] : end);
+      const std::size_t at = kWidth * k;
+      Register start, ready, end;
+      std::memcpy(&start, clock + at, sizeof start);
+      std::memcpy(&ready, in0 + at, sizeof ready);
+      start = start < ready ? ready : start;
+      if constexpr (kBoth) {
+        std::memcpy(&ready, in1 + at, sizeof ready);
+        start = start < ready ? ready : start;
+      }
+      std::memcpy(&end, took + at, sizeof end);
+      end += start;
+      std::memcpy(kept + at, &end, sizeof end);
+      ready = end + travel0[k];
+      std::memcpy(out0 + at, &ready, sizeof ready);
+      if constexpr (kBoth) {
+        ready = end + travel1[k];
+        std::memcpy(out1 + at, &ready, sizeof ready);
+      }
+      if constexpr (kBlocks) end += held[k];
+      std::memcpy(clock + at, &end, sizeof end);
     };
-    [&]<std::size_t... k>(std::index_sequence<k...>) { (advance(k), ...); }
-    (std::make_index_sequence<kTwos>{});
+    [&]<std::size_t... k>(std::index_sequence<k...>) __attribute__((always_inline)) {
+      (advance(k), ...);
+    }
+    (std::make_index_sequence<kCount>{});
   }
+}
+
+#if defined(__x86_64__)
+namespace {
+using Four = double __attribute__((vector_size(32)));
+bool has_wide_registers() {
+  static const bool has = __builtin_cpu_supports("avx") != 0;
+  return has;
+}
+}  // namespace
+
+template <std::size_t kLanes, bool kBoth, bool kBlocks>
+[[gnu::target("avx")]] void ScheduleProgram::run_steps_wide(ScheduleLanes& lanes) const {
+  step_through<Four, kLanes, kBoth, kBlocks>(lanes);
+}
+#endif
+
+template <std::size_t kTwos, bool kBoth, bool kBlocks>
+void ScheduleProgram::run_steps(ScheduleLanes& lanes) const {
+#if defined(__x86_64__)
+  if constexpr (kTwos % 2 == 0) {
+    if (has_wide_registers()) return run_steps_wide<2 * kTwos, kBoth, kBlocks>(lanes);
+  }
+#endif
+  step_through<Two, 2 * kTwos, kBoth, kBlocks>(lanes);
 }
 
 template <std::size_t kTwos>
@@ -76,17 +105,22 @@ std::array<double, 2 * kTwos> ScheduleProgram::periods(const ScheduleLanes& lane
   const auto row = [&](std::size_t rank) {
     return &lanes.ends[steps_[of_rank_[rank][window_]].end * kLanes];
   };
-  for (std::size_t k = 0; k < kTwos; ++k) {
-    const Two expected = load(row(0) + period + 2 * k) - load(row(0) + 2 * k);
-    auto differs = expected != expected;
-    for (std::size_t rank = 0; rank < of_rank_.size(); ++rank) {
-      const double* const ends = row(rank) + 2 * k;
-      for (std::size_t i = 0; i < 2 * period; i += kLanes)
-        differs |= load(ends + i + period) - load(ends + i) != expected;
+  Two expected[kTwos];
+  decltype(expected[0] != expected[0]) differs[kTwos] = {};
+  for (std::size_t k = 0; k < kTwos; ++k)
+    expected[k] = load_two(row(0) + period + 2 * k) - load_two(row(0) + 2 * k);
+  for (std::size_t rank = 0; rank < of_rank_.size(); ++rank) {
+    const double* const end = row(rank) + 2 * period;
+    for (const double* ends = row(rank); ends != end; ends += kLanes) {
+      [&]<std::size_t... k>(std::index_sequence<k...>) {
+        ((differs[k] |= load_two(ends + period + 2 * k) - load_two(ends + 2 * k) != expected[k]),
+         ...);
+      }
+      (std::make_index_sequence<kTwos>{});
     }
-    for (std::size_t lane = 0; lane < 2; ++lane)
-      if (differs[lane] == 0) result[2 * k + lane] = expected[lane];
   }
+  for (std::size_t lane = 0; lane < kLanes; ++lane)
+    if (differs[lane / 2][lane % 2] == 0) result[lane] = expected[lane / 2][lane % 2];
   return result;
 }
 
@@ -171,8 +205,12 @@ void ScheduleWalker::walk(const ScheduleShape& s, std::span<const ScheduleTimes>
     const std::size_t count = std::min(kMostLanes, t.size() - first);
     const auto times = t.subspan(first, count);
     const auto walks = out.subspan(first, count);
-    count > 2 ? side_by_side<kMostLanes / 2>(s, times, walks, totals)
-              : side_by_side<1>(s, times, walks, totals);
+    if (count > 4) {
+      side_by_side<kMostLanes / 2>(s, times, walks, totals);
+    } else {
+      count > 2 ? side_by_side<2>(s, times, walks, totals)
+                : side_by_side<1>(s, times, walks, totals);
+    }
   }
 }
 

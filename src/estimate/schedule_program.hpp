@@ -72,8 +72,12 @@ class ScheduleProgram {
     std::uint32_t out[2] = {1, 1};  ///< slots; 1: nobody waits
     std::uint8_t travels[2] = {0, 0}, sends = 0;
   };
+  template <typename Register, std::size_t kLanes, bool kBoth, bool kBlocks>
+  void step_through(ScheduleLanes& lanes) const;
   template <std::size_t kTwos, bool kBoth, bool kBlocks>
   void run_steps(ScheduleLanes& lanes) const;
+  template <std::size_t kLanes, bool kBoth, bool kBlocks>
+  void run_steps_wide(ScheduleLanes& lanes) const;
   [[nodiscard]] Step step_of(int rank, const ScheduleOp& op) const;
   [[nodiscard]] std::uint32_t slot(bool backward, int stage, int microbatch) const;
   void order_steps();

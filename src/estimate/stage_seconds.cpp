@@ -17,6 +17,8 @@ IssuedSet::IssuedSet(const Problem& p, const ShardTables& shard, const IssueFlag
       classes_(shard.classes.size()),
       ends_(block_layers < 0 ? classes_ : 2 * classes_),
       rules_(p, flags) {
+  forward_.reserve(ends_ + kStageEnds);
+  backward_.reserve(ends_ + kStageEnds);
   for (std::size_t i = 0; i < ends_ + kStageEnds; ++i) {
     forward_.push_back(&shard.issued_layers.forward(p, shard, layer_of(i), flags_of(i)));
     backward_.push_back(&shard.issued_layers.backward(p, shard, layer_of(i), flags_of(i)));
@@ -42,9 +44,19 @@ std::uint64_t issue_key(const IssueFlags& f, bool full, int block_layers) {
   return (key << 8 | f.graph) << 16 | static_cast<std::uint16_t>(block_layers);
 }
 
-const std::vector<IssuedSet::Run>& IssuedSet::sequence(const StageCounts& stage) {
-  runs_.clear();
-  if (stage.embedding) runs_.push_back({ends_ + kEmbedding, 1});
+/// Where all layers of a class are treated alike, it is the same for all flags.
+const IssuedSet::Sequence& IssuedSet::sequence(int content, const StageCounts& stage) {
+  if (block_layers_ >= 0) return runs_ = make_sequence(stage);
+  const auto number = static_cast<std::size_t>(content);
+  auto& known = shard_.sequences;
+  if (number >= known.size()) known.resize(number + 1);
+  if (known[number].empty()) known[number] = make_sequence(stage);
+  return known[number];
+}
+
+IssuedSet::Sequence IssuedSet::make_sequence(const StageCounts& stage) const {
+  Sequence runs;
+  if (stage.embedding) runs.push_back({ends_ + kEmbedding, 1});
   const int per_depth = static_cast<int>(p_.mtp_classes.size());
   const int decoder = stage.total - stage.mtp_depths * per_depth;
   int at = 0;
@@ -54,18 +66,18 @@ const std::vector<IssuedSet::Run>& IssuedSet::sequence(const StageCounts& stage)
       if (at < block_layers_) count = std::min(count, block_layers_ - at);
       if (at < decoder) count = std::min(count, decoder - at);
       if (at >= decoder) {
-        if ((at - decoder) % std::max(1, per_depth) == 0) runs_.push_back({ends_ + kMtpExtra, 1});
+        if ((at - decoder) % std::max(1, per_depth) == 0) runs.push_back({ends_ + kMtpExtra, 1});
         count = 1;
       }
       const bool plain = block_layers_ >= 0 && at >= block_layers_;
-      runs_.push_back({static_cast<std::size_t>(run.cls) + (plain ? classes_ : 0), count});
+      runs.push_back({static_cast<std::size_t>(run.cls) + (plain ? classes_ : 0), count});
       at += count;
       left -= count;
     }
   }
   const int heads = stage.mtp_depths + (stage.loss ? 1 : 0);
-  if (heads > 0) runs_.push_back({ends_ + kHead, heads});
-  return runs_;
+  if (heads > 0) runs.push_back({ends_ + kHead, heads});
+  return runs;
 }
 
 IssuedStage IssuedSet::stage(const StageCounts& stage) {
@@ -74,18 +86,17 @@ IssuedStage IssuedSet::stage(const StageCounts& stage) {
     layers_.push_back(issue(p_, operations_of(shard_, layer_of(i)), flags_of(i)));
   }
   IssuedStage list;
-  for (const Run& run : sequence(stage))
+  for (const StageRun& run : make_sequence(stage))
     list.insert(list.end(), static_cast<std::size_t>(run.count), &layers_[run.layer]);
   return list;
 }
 
-StageSeconds IssuedSet::one_stream(const StageCounts& stage, bool drained) {
-  const std::vector<Run>& runs = sequence(stage);
+StageSeconds IssuedSet::one_stream(const Sequence& runs, bool drained) const {
   QueueClocks at;
   StageSeconds s;
   for (int round = 0; round < (drained ? 1 : 2); ++round) {
     double began = at.gpu;
-    for (const Run& run : runs) {
+    for (const StageRun& run : runs) {
       for (int i = 0; i < run.count; ++i) at = forward_[run.layer]->alone.after(at);
     }
     s.forward = at.gpu - began;
@@ -101,26 +112,24 @@ StageSeconds IssuedSet::one_stream(const StageCounts& stage, bool drained) {
 }
 
 StageSeconds IssuedSet::seconds(int content, const StageCounts& stage, bool drained) {
-  const auto [at, fresh] = stages_.try_emplace(2 * static_cast<std::uint64_t>(content) + drained);
-  if (fresh) at->second = one_stream(stage, drained);
-  return at->second;
+  const auto [known, fresh] = stages_.at(2 * static_cast<std::uint64_t>(content) + drained);
+  if (fresh) known = one_stream(sequence(content, stage), drained);
+  return known;
 }
 
 double IssuedSet::pair_seconds(int forward, const StageCounts& f, int backward,
                                const StageCounts& b) {
-  const auto [at, fresh] =
-      pairs_.try_emplace(std::uint64_t{static_cast<std::uint32_t>(forward)} << 32 |
-                             static_cast<std::uint32_t>(backward),
-                         0.0);
-  if (!fresh) return at->second;
+  const auto [known, fresh] = pairs_.at(std::uint64_t{static_cast<std::uint32_t>(forward)} << 32 |
+                                        static_cast<std::uint32_t>(backward));
+  if (!fresh) return known;
   pair_forward_.clear();
   pair_backward_.clear();
-  for (const Run& run : sequence(f))
+  for (const StageRun& run : sequence(forward, f))
     pair_forward_.push_back({forward_[run.layer]->pair.get(), run.count});
-  for (const Run& run : sequence(b))
+  for (const StageRun& run : sequence(backward, b))
     pair_backward_.push_back({backward_[run.layer]->pair.get(), run.count});
   std::reverse(pair_backward_.begin(), pair_backward_.end());
-  return at->second = moecast::pair_seconds(rules_, pair_forward_, pair_backward_);
+  return known = moecast::pair_seconds(rules_, pair_forward_, pair_backward_);
 }
 
 }  // namespace moecast

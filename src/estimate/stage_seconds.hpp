@@ -2,9 +2,9 @@
 /// How long stages take under one set of issue flags, remembered for every distinct content: the
 /// stages of all pipelines that share layer tables are made of few.
 #include <cstdint>
-#include <unordered_map>
 #include <vector>
 
+#include "estimate/flat_memo.hpp"
 #include "estimate/issued_layers.hpp"
 
 namespace moecast {
@@ -13,6 +13,12 @@ struct StageCounts;
 
 struct StageSeconds {
   double forward = 0, backward = 0;
+};
+
+/// Layers or ends in a row that are one and the same to an IssuedSet.
+struct StageRun {
+  std::size_t layer = 0;  ///< into its layers
+  int count = 0;
 };
 
 /// Everything issue() decides for one shard and one set of flags.
@@ -29,13 +35,11 @@ class IssuedSet {
   double pair_seconds(int forward, const StageCounts& f, int backward, const StageCounts& b);
 
  private:
-  /// Layers and ends of a stage in forward order, and how many in a row.
-  struct Run {
-    std::size_t layer = 0;  ///< into layers
-    int count = 0;
-  };
-  const std::vector<Run>& sequence(const StageCounts& stage);
-  [[nodiscard]] StageSeconds one_stream(const StageCounts& stage, bool drained);
+  using Sequence = std::vector<StageRun>;
+  /// Layers and ends of a stage in forward order. Valid until the next call.
+  const Sequence& sequence(int content, const StageCounts& stage);
+  [[nodiscard]] Sequence make_sequence(const StageCounts& stage) const;
+  [[nodiscard]] StageSeconds one_stream(const Sequence& runs, bool drained) const;
   [[nodiscard]] IssueFlags flags_of(std::size_t layer) const;
   [[nodiscard]] std::size_t layer_of(std::size_t index) const;
 
@@ -49,10 +53,10 @@ class IssuedSet {
   /// Classes as the layout says, [classes + class] not recomputed (block), then the ends.
   std::vector<const IssuedMaps*> forward_, backward_;
   std::vector<IssuedLayer> layers_;  ///< once asked
-  std::vector<Run> runs_;
+  Sequence runs_;
   std::vector<PairRun> pair_forward_, pair_backward_;
-  std::unordered_map<std::uint64_t, StageSeconds> stages_;  ///< by content and drained
-  std::unordered_map<std::uint64_t, double> pairs_;         ///< by the two contents
+  FlatMemo<StageSeconds> stages_;  ///< by content and drained
+  FlatMemo<double> pairs_;         ///< by the two contents
 };
 
 /// Equal for equal flags, full recomputation and block_layers (of one shard).

@@ -26,6 +26,26 @@ struct Queue {
   }
 };
 
+/// Fc1 of the shared experts runs beside dispatch, fc2 beside combine: seconds of an equal part of
+/// their work beside each exchange of the list, whatever the launch order.
+double beside_exchange(const std::vector<IssuedOp>& ops, bool shared_overlap) {
+  if (!shared_overlap) return 0;
+  double shared = 0;
+  int exchanges = 0;
+  for (const IssuedOp& op : ops) {
+    if (op.shared) shared += op.gpu;
+    if (op.cls == OpClass::ep_comm) ++exchanges;
+  }
+  return exchanges > 0 ? shared / exchanges : 0;
+}
+
+Queue make_queue(const Problem& p) {
+  Queue q;
+  q.sync_cost = p.profile.calibration.sync_us * 1e-6 * p.ablation.host;
+  q.kernel_floor = p.profile.calibration.kernel_floor_us * 1e-6;
+  return q;
+}
+
 struct Runner {
   Queue queue;
   Spent spent;
@@ -55,15 +75,7 @@ struct Runner {
   }
 
   void run(const std::vector<IssuedOp>& ops) {
-    // fc1 of the shared experts runs beside dispatch, fc2 beside combine: an equal part of their
-    // work beside each exchange of the list, whatever the launch order
-    double shared = 0;
-    int exchanges = 0;
-    for (const IssuedOp& op : ops) {
-      if (op.shared) shared += op.gpu;
-      if (op.cls == OpClass::ep_comm) ++exchanges;
-    }
-    beside_ = shared_overlap && exchanges > 0 ? shared / exchanges : 0;
+    beside_ = beside_exchange(ops, shared_overlap);
     for (const IssuedOp& op : ops) add(op);
   }
 
@@ -78,8 +90,7 @@ struct Runner {
 Runner make_runner(const Problem& p, bool shared_overlap) {
   Runner r;
   r.shared_overlap = shared_overlap;
-  r.queue.sync_cost = p.profile.calibration.sync_us * 1e-6 * p.ablation.host;
-  r.queue.kernel_floor = p.profile.calibration.kernel_floor_us * 1e-6;
+  r.queue = make_queue(p);
   return r;
 }
 
@@ -94,14 +105,20 @@ Spent finish(Runner& r, double began) {
 
 QueueMap queue_map(const Problem& p, const std::vector<IssuedOp>& ops, bool shared_overlap) {
   constexpr double kNever = -std::numeric_limits<double>::infinity();
-  const auto clocks = [&](double host, double gpu) {
-    Runner r = make_runner(p, shared_overlap);
-    r.queue.host = host;
-    r.queue.gpu = gpu;
-    r.run(ops);
-    return QueueClocks{r.queue.host, r.queue.gpu};
-  };
-  return {clocks(0, kNever), clocks(kNever, 0)};
+  const double beside = beside_exchange(ops, shared_overlap);
+  Queue from_host = make_queue(p), from_gpu = from_host;
+  from_host.gpu = from_gpu.host = kNever;
+  for (const IssuedOp& op : ops) {
+    if (op.shared && beside > 0) {
+      from_host.host += op.host;
+      from_gpu.host += op.host;
+      continue;
+    }
+    const double gpu_time = op.cls == OpClass::ep_comm ? std::max(op.gpu, beside) : op.gpu;
+    from_host.run(op, gpu_time);
+    from_gpu.run(op, gpu_time);
+  }
+  return {{from_host.host, from_host.gpu}, {from_gpu.host, from_gpu.gpu}};
 }
 
 StageTime stage_time(const Problem& p, const IssuedStage& stage, bool drained, bool shared_overlap,

@@ -122,8 +122,9 @@ double reduce_end(const Layout& l, const TailCosts& c, const RankTimeline& rank,
 
 StepTail step_tail(const Problem& p, const Layout& l, const std::vector<TailCosts>& costs,
                    const Walk& timeline, const std::vector<double>& forward0,
-                   const std::vector<double>& backward0) {
-  StepTail t;
+                   const std::vector<double>& backward0, StepTail t) {
+  t.reduced.clear();
+  t.synced = t.optimizer = t.gather_exposed = 0;
   for (int r = 0; r < l.pp; ++r) {
     const auto i = static_cast<std::size_t>(r);
     const double end = reduce_end(l, costs[i], timeline.ranks[i], r, backward0[i]);

@@ -33,9 +33,9 @@ struct StepTail {
   double step = 0;
 };
 /// backward0 and forward0: durations of chunk 0 on each rank (the windows that hide the
-/// collectives).
+/// collectives). `t`: where to write it, to spare its memory.
 StepTail step_tail(const Problem& p, const Layout& l, const std::vector<TailCosts>& costs,
                    const Walk& timeline, const std::vector<double>& forward0,
-                   const std::vector<double>& backward0);
+                   const std::vector<double>& backward0, StepTail t = {});
 
 }  // namespace moecast

@@ -45,23 +45,36 @@ const ClassUnder& ClassTable::under(std::uint16_t recompute, std::uint16_t offlo
     u.stored = memory.stored(recompute);
     u.offloadable = memory.offloadable(recompute, offload);
     u.rebuild = memory.rebuilt(recompute);
-    if (recompute != 0) u.again = sum_ops(ops.forward, recompute);
     slot = &u;
   }
   return *slot;
 }
 
-ShardTables make_shard_tables(const Problem& p, const ShardKey& k, KnownBusy& known) {
+const OpSums& ClassTable::again(std::uint16_t recompute, std::uint16_t offload) const {
+  const ClassUnder& u = under(recompute, offload);
+  if (!u.again_known && recompute != 0) u.again = sum_ops(ops.forward, recompute);
+  u.again_known = true;
+  return u.again;
+}
+
+ShardTables make_shard_memory(const Problem& p, const ShardKey& k) {
   ShardTables t;
   t.dims = make_dims(p, k);
+  t.classes.resize(p.classes.size());
+  for (std::size_t i = 0; i < p.classes.size(); ++i)
+    t.classes[i].memory = layer_memory(p, k, p.classes[i]);
+  t.head_memory = head_memory(p, k);
+  t.dispatcher_bytes = dispatcher_terms(p, k, t.dims).total();
+  return t;
+}
+
+void price_shard(const Problem& p, const ShardKey& k, KnownBusy& known, ShardTables& t) {
   const double clock = tensor_clock(p, k, known);
-  for (const LayerKind& kind : p.classes) {
-    ClassTable c;
-    c.ops = layer_ops(p, k, kind, clock);
-    c.memory = layer_memory(p, k, kind);
+  for (std::size_t i = 0; i < p.classes.size(); ++i) {
+    ClassTable& c = t.classes[i];
+    c.ops = layer_ops(p, k, p.classes[i], clock);
     c.forward = sum_ops(c.ops.forward);
     c.backward = sum_ops(c.ops.backward);
-    t.classes.push_back(std::move(c));
   }
   t.embedding = embedding_ops(p, k, clock);
   t.head = head_ops(p, k, clock);
@@ -72,9 +85,7 @@ ShardTables make_shard_tables(const Problem& p, const ShardKey& k, KnownBusy& kn
   t.head_backward = sum_ops(t.head.backward);
   t.mtp_forward = sum_ops(t.mtp_extra.forward);
   t.mtp_backward = sum_ops(t.mtp_extra.backward);
-  t.head_memory = head_memory(p, k);
-  t.dispatcher_bytes = dispatcher_terms(p, k, t.dims).total();
-  return t;
+  t.priced = true;
 }
 
 ScheduleShape schedule_shape(const Layout& l, int microbatches) {
@@ -244,6 +255,10 @@ Pipeline::Distinct distinct_of(const std::vector<int>& content, int vpp) {
       d.of_pair.push_back(
           place(d.pairs, std::pair(d.of_stage[f], d.of_stage[f / chunks * chunks + c])));
   }
+  d.stage_count.resize(d.stages.size());
+  d.pair_count.resize(d.pairs.size());
+  for (const std::size_t i : d.of_stage) ++d.stage_count[i];
+  for (const std::size_t i : d.of_pair) ++d.pair_count[i];
   return d;
 }
 

@@ -41,8 +41,9 @@ OpSums sum_ops(const std::vector<Op>& ops, std::uint16_t only_recomputed_by = 0)
 struct ClassUnder {
   std::uint16_t recompute = 0, offload = 0;
   double stored = 0, offloadable = 0;
-  double rebuild = 0;  ///< transient of selective recomputation in this layer's backward
-  OpSums again;        ///< what recomputation repeats in backward
+  double rebuild = 0;    ///< transient of selective recomputation in this layer's backward
+  mutable OpSums again;  ///< what recomputation repeats in backward; once asked
+  mutable bool again_known = false;
 };
 
 struct ClassTable {
@@ -50,6 +51,7 @@ struct ClassTable {
   LayerMemory memory;
   OpSums forward, backward;
   const ClassUnder& under(std::uint16_t recompute, std::uint16_t offload) const;
+  const OpSums& again(std::uint16_t recompute, std::uint16_t offload) const;
 
  private:
   struct ByOffload {
@@ -63,6 +65,7 @@ struct ClassTable {
 
 struct ShardTables {
   Dims dims;
+  bool priced = false;  ///< else there are no operations yet: memory needs none
   std::vector<ClassTable> classes;
   LayerOps embedding, head, mtp_extra;
   OpSums embedding_forward, embedding_backward, head_forward, head_backward, mtp_forward,
@@ -72,11 +75,15 @@ struct ShardTables {
   // filled as asked; one evaluator per thread
   mutable IssuedLayers issued_layers;
   mutable std::unordered_map<std::uint64_t, std::unique_ptr<IssuedSet>> issued;
+  mutable std::vector<std::vector<StageRun>> sequences;  ///< by content of a stage
 };
-ShardTables make_shard_tables(const Problem& p, const ShardKey& k, KnownBusy& known);
+ShardTables make_shard_memory(const Problem& p, const ShardKey& k);
+void price_shard(const Problem& p, const ShardKey& k, KnownBusy& known, ShardTables& tables);
 inline ShardTables make_shard_tables(const Problem& p, const ShardKey& k) {
   KnownBusy none;
-  return make_shard_tables(p, k, none);
+  ShardTables tables = make_shard_memory(p, k);
+  price_shard(p, k, none, tables);
+  return tables;
 }
 
 /// Equal layers in a row.
@@ -159,7 +166,8 @@ struct Pipeline {
     std::vector<int> stages;                                 ///< the first stage of each
     std::vector<std::pair<std::size_t, std::size_t>> pairs;  ///< forward, backward: into `stages`
     std::vector<std::size_t> of_stage;                       ///< per stage: into `stages`
-    std::vector<std::size_t> of_pair;  ///< as ScheduleTimes::both: into `pairs`
+    std::vector<std::size_t> of_pair;             ///< as ScheduleTimes::both: into `pairs`
+    std::vector<double> stage_count, pair_count;  ///< how often each is there
   } distinct;
   explicit Pipeline(int vpp) : alive(vpp), alive_overlap(vpp) {}
 };

@@ -43,16 +43,34 @@ FitOrder fit_order(const Space& s, const Survivor& c) {
 
 namespace {
 
+/// Numbers of the meshes that differ in these axes only, from the first of them on.
+std::vector<std::uint32_t> meshes_along(const Space& s, bool pipeline) {
+  std::vector<std::uint32_t> numbers{0};
+  std::size_t stride = s.meshes.size();
+  for (const Space::Axis& axis : s.axes) {
+    stride /= axis.size;
+    if (axis.pipeline != pipeline) continue;
+    std::vector<std::uint32_t> next;
+    next.reserve(numbers.size() * axis.size);
+    for (const std::uint32_t number : numbers) {
+      for (std::size_t value = 0; value < axis.size; ++value)
+        next.push_back(number + static_cast<std::uint32_t>(value * stride));
+    }
+    numbers = std::move(next);
+  }
+  return numbers;
+}
+
 /// Meshes that share layer tables stand together: they differ in PP and VPP only.
 std::vector<std::uint32_t> by_shard(const Space& s, const SearchPart& part) {
-  std::vector<std::pair<std::uint64_t, std::uint32_t>> keyed;
-  keyed.reserve(s.meshes.size());
-  for (std::uint32_t mesh = 0; mesh < s.meshes.size(); ++mesh) {
-    if (part.has(mesh)) keyed.emplace_back(shard_group(s, mesh), mesh);
-  }
-  std::sort(keyed.begin(), keyed.end());
   std::vector<std::uint32_t> order;
-  for (const auto& [key, mesh] : keyed) order.push_back(mesh);
+  if (s.meshes.empty()) return order;
+  order.reserve(s.meshes.size());
+  const std::vector<std::uint32_t> pipelines = meshes_along(s, true);
+  for (const std::uint32_t group : meshes_along(s, false)) {
+    for (const std::uint32_t pipeline : pipelines)
+      if (part.has(group + pipeline)) order.push_back(group + pipeline);
+  }
   return order;
 }
 

@@ -99,7 +99,7 @@ void InnerRules::enter(std::size_t mesh) {
     std::uint64_t key = 0;
     for (const std::size_t axis : t.axes) key = key * s_.axes[axis].size + digits_[axis];
     Row& row = t.rows[key];
-    if (row.empty()) row.assign(t.places, kUnknown);
+    if (row.rules.empty()) row.rules.assign(t.places, kUnknown);
     row_[level] = &row;
   }
 }
@@ -127,6 +127,27 @@ int first_of_level(std::size_t level, const RuleInput& input) {
 std::int16_t InnerRules::ask(Level level, const InnerIndex& i) {
   return static_cast<std::int16_t>(
       first_of_level(static_cast<std::size_t>(level), legality_.input(candidate(s_, mesh_, i))));
+}
+
+const InnerRules::Refused& InnerRules::refused_recomputes(InnerIndex i) {
+  const std::size_t choices = s_.recomputes.size();
+  Row& row = *row_[static_cast<std::size_t>(Level::recompute)];
+  row.recomputes.resize(row.rules.size() / choices);
+  Refused& refused = row.recomputes[place(Level::graph, i)];
+  if (!refused.any.empty()) return refused;
+  refused.any.resize(words_of(choices));
+  for (std::size_t r = 0; r < choices; ++r) {
+    i.recompute = static_cast<std::uint16_t>(r);
+    const int rule = refusing(Level::recompute, i);
+    if (rule < 0) continue;
+    auto list = std::find_if(refused.by_rule.begin(), refused.by_rule.end(),
+                             [&](const auto& known) { return known.first == rule; });
+    if (list == refused.by_rule.end())
+      list = refused.by_rule.insert(list, {rule, std::vector<ChoiceBits>(words_of(choices))});
+    add_bit(list->second.data(), r);
+    add_bit(refused.any.data(), r);
+  }
+  return refused;
 }
 
 int InnerRules::refusing_mesh(std::size_t mesh) {

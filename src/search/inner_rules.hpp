@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "estimate/legal.hpp"
-#include "search/space.hpp"
+#include "search/mesh_memory.hpp"
 
 namespace moecast {
 
@@ -23,27 +23,26 @@ class InnerRules {
   void enter(std::size_t mesh);
   /// Index of the first rule of the level that refuses this point, or -1.
   [[nodiscard]] int refusing(Level level, const InnerIndex& i) {
-    std::int16_t& known = (*row_[static_cast<std::size_t>(level)])[place(level, i)];
+    std::int16_t& known = row_[static_cast<std::size_t>(level)]->rules[place(level, i)];
     if (known == kUnknown) known = ask(level, i);
     return known;
   }
-  /// Later questions to refusing_recompute are about points with these other inner choices.
-  void enter(InnerIndex i) {
-    i.recompute = 0;
-    recomputes_ = &(*row_[static_cast<std::size_t>(Level::recompute)])[place(Level::recompute, i)];
-  }
-  /// refusing(Level::recompute, i).
-  [[nodiscard]] int refusing_recompute(const InnerIndex& i) {
-    std::int16_t& known = recomputes_[i.recompute];
-    if (known == kUnknown) known = ask(Level::recompute, i);
-    return known;
-  }
+  /// What the rules of the last level say of all recompute choices at once: bits, as in
+  /// mesh_memory.hpp.
+  struct Refused {
+    std::vector<ChoiceBits> any;
+    std::vector<std::pair<int, std::vector<ChoiceBits>>> by_rule;
+  };
+  const Refused& refused_recomputes(InnerIndex i);
   /// Of any level.
   [[nodiscard]] int refusing(const InnerIndex& i);
 
  private:
   static constexpr std::int16_t kUnknown = -2;
-  using Row = std::vector<std::int16_t>;
+  struct Row {
+    std::vector<std::int16_t> rules;  ///< by place
+    std::vector<Refused> recomputes;  ///< by place of the choices above; of the last level only
+  };
   struct Table {
     std::vector<std::size_t> axes;  ///< mesh axes that its rules read
     std::size_t places = 1;         ///< points of the inner axes down to its level
@@ -58,7 +57,6 @@ class InnerRules {
   std::vector<std::size_t> digits_;  ///< of the mesh, one per axis
   std::vector<Table> tables_;        ///< per level
   std::vector<Row*> row_;            ///< of this mesh, per level
-  std::int16_t* recomputes_ = nullptr;
 };
 
 /// Mesh axes that rules of a level read (tested against the rules themselves).

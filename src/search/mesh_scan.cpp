@@ -1,6 +1,7 @@
 #include "search/mesh_scan.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cstdint>
 #include <numeric>
 #include <tuple>
@@ -8,10 +9,12 @@
 namespace moecast {
 namespace {
 
-std::size_t rules() { return rule_table().size(); }
-enum Reason : std::uint8_t { kNoPlan, kMemory, kMoreThanNeeded, kTooFar, kReasons };
-constexpr const char* kReasonNames[kReasons] = {"no pipeline split", "memory",
-                                                "recomputes or offloads more than needed",
+std::size_t rules() {
+  static const std::size_t count = rule_table().size();
+  return count;
+}
+enum Reason : std::uint8_t { kMemory, kMoreThanNeeded, kTooFar, kReasons };
+constexpr const char* kReasonNames[kReasons] = {"memory", "recomputes or offloads more than needed",
                                                 "expert groups span too many NVLink domains"};
 
 /// Bounds differ between no overlap, EP overlap, and shared experts beside the exchanges.
@@ -70,21 +73,17 @@ MeshScan::MeshScan(const SearchRequest& request, const Problem& p, const Space& 
       evaluator_(p),
       legality_(p),
       rules_(s, legality_),
+      memory_(p, s, request.min_headroom_gib * kBytesPerGib),
       leanest_(leanest(s.recomputes)),
       every_set_(s.recomputes.size()),
-      more_(s.recomputes.size()),
+      every_bit_(words_of(s.recomputes.size())),
+      more_(s.recomputes.size(), std::vector<ChoiceBits>(every_bit_.size())),
       known_(s.dispatchers.size()) {
   std::iota(every_set_.begin(), every_set_.end(), std::size_t{0});
   for (std::size_t a = 0; a < s.recomputes.size(); ++a) {
-    for (std::size_t b = 0; b < s.recomputes.size(); ++b) {
-      if (recomputes_more(s.recomputes[b], s.recomputes[a]))
-        more_[a].push_back(static_cast<std::uint16_t>(b));
-    }
-  }
-  for (std::size_t g = 0; g < s.graphs.size(); ++g) {
-    InnerIndex i;
-    i.graph = static_cast<std::uint16_t>(g);
-    graphs_.push_back(graph_use(candidate(s, 0, i)));
+    add_bit(every_bit_.data(), a);
+    for (std::size_t b = a + 1; b < s.recomputes.size(); ++b)
+      if (recomputes_more(s.recomputes[b], s.recomputes[a])) add_bit(more_[a].data(), b);
   }
 }
 
@@ -101,8 +100,14 @@ void MeshScan::scan(std::uint32_t mesh) {
     return;
   }
   rules_.enter(mesh);
-  evaluator_.trim();
-  for (Known& k : known_) k.shard = nullptr;
+  if (const std::uint64_t group = shard_group(s_, mesh); group != group_) {
+    evaluator_.trim();  // between groups: the tables of one are all asked again
+    group_ = group;
+  }
+  for (Known& k : known_) {
+    k.shard = nullptr;
+    k.priced = false;
+  }
   const std::uint64_t per_offload = s_.inner_size() / s_.offloads.size();
   bool fits = false;
   for (std::uint16_t offload = 0; offload < s_.offloads.size(); ++offload) {
@@ -134,13 +139,6 @@ void MeshScan::start(std::uint16_t offload) {
   InnerIndex i;
   i.offload = offload;
   tables_ = evaluator_.mesh(candidate(s_, mesh_, i));
-  const std::size_t variants = 2 * s_.recomputes.size();
-  const std::size_t ranks = tables_ != nullptr ? tables_->pipeline->fullest.size() : 0;
-  for (Known& k : known_) {
-    k.ranks.resize(std::max(k.ranks.size(), variants * ranks));
-    k.ranks_known.assign(variants, 0);
-    k.bounds.assign(kTimeVariants * s_.recomputes.size(), -1);
-  }
 }
 
 /// Overlap and graphs only add memory: when no dispatcher and recompute set fits without them,
@@ -150,8 +148,10 @@ bool MeshScan::leanest_fits(std::uint16_t offload) {
   if (tables_ == nullptr) return false;
   double state = 0;
   for (const RankState& s : tables_->states) state = std::max(state, s.total());
-  // when the model state alone is too much, one choice is enough to say by how much
+  // when the model state alone is too much, one choice is enough to say by how much (if anybody
+  // asks)
   const bool hopeless = reserved_bytes(p_, *tables_, state) > p_.system().gpu.hbm_capacity.value;
+  if (!hopeless || !result_.any_fit) memory_.enter(mesh_, tables_);
   InnerIndex i;
   i.offload = offload;
   for (i.dispatcher = 0; i.dispatcher < (hopeless ? 1 : s_.dispatchers.size()); ++i.dispatcher) {
@@ -162,14 +162,11 @@ bool MeshScan::leanest_fits(std::uint16_t offload) {
     for (const std::size_t r : refused ? every_set_ : leanest_) {  // a part of it may be legal
       i.recompute = static_cast<std::uint16_t>(r);
       if (rules_.refusing(i) >= 0) continue;
-      double reserved = 0;
-      const double missing = over(i, reserved);
-      if (missing <= 0) {
+      if (!(hopeless && result_.any_fit) && fits(i)) {
         scanned_ = 0;  // all of them are assessed one by one
         return true;
       }
       ++scanned_;
-      misses(i, missing);
       if (hopeless) break;
     }
   }
@@ -192,10 +189,11 @@ void MeshScan::every_choice(std::uint16_t offload) {
   const std::uint64_t per_dispatcher = per_overlap * s_.overlaps.size();
   InnerIndex i;
   i.offload = offload;
+  for (Known& k : known_) k.bounds.assign(kTimeVariants * s_.recomputes.size(), -1);
   if (refused(Level::offload, i, per_dispatcher * s_.dispatchers.size())) return;
   for (i.dispatcher = 0; i.dispatcher < s_.dispatchers.size(); ++i.dispatcher) {
     if (refused(Level::dispatcher, i, per_dispatcher)) continue;
-    too_big_.assign(s_.recomputes.size(), 0);
+    too_big_.assign(every_bit_.size(), 0);
     for (i.overlap = 0; i.overlap < s_.overlaps.size(); ++i.overlap) {
       if (refused(Level::overlap, i, per_overlap)) continue;
       for (i.graph = 0; i.graph < s_.graphs.size(); ++i.graph) {
@@ -209,41 +207,66 @@ void MeshScan::every_choice(std::uint16_t offload) {
 
 /// From least to most: a set is only ranked when no part of it is enough.
 void MeshScan::every_recompute(InnerIndex i) {
-  pointless_.assign(s_.recomputes.size(), 0);
-  rules_.enter(i);
-  for (i.recompute = 0; i.recompute < s_.recomputes.size(); ++i.recompute) {
-    if (pointless_[i.recompute] != 0) {
-      reject(rules() + kMoreThanNeeded);
-    } else if (too_big_[i.recompute] != 0) {  // overlap and graphs only add memory
-      reject(rules() + kMemory);
-    } else if (const int rule = rules_.refusing_recompute(i); rule >= 0) {
-      reject(static_cast<std::size_t>(rule));
-    } else {
-      assess(i);
+  const InnerRules::Refused& refused = rules_.refused_recomputes(i);
+  pointless_.assign(every_bit_.size(), 0);
+  for (std::size_t word = 0; word < every_bit_.size(); ++word) {
+    const ChoiceBits asked = every_bit_[word] & ~too_big_[word] & ~refused.any[word];
+    const ChoiceBits* const misses = memory_.too_big(i) + word;
+    for (ChoiceBits left = asked & ~pointless_[word]; left != 0;) {
+      i.recompute = static_cast<std::uint16_t>(word * kBitsPerWord +
+                                               static_cast<std::size_t>(std::countr_zero(left)));
+      left &= left - 1;
+      if (fits(i)) {
+        survives(i);
+        for (std::size_t w = word; w < every_bit_.size(); ++w)
+          pointless_[w] |= more_[i.recompute][w];
+      }
+      left &= ~pointless_[word];
+      if (result_.any_fit) left &= ~*misses;
     }
+  }
+  count(refused, memory_.too_big(i));
+  if (i.overlap > 0 || i.graph > 0) return;
+  for (std::size_t word = 0; word < every_bit_.size(); ++word)
+    too_big_[word] |=
+        memory_.too_big(i)[word] & ~refused.any[word] & ~pointless_[word] & every_bit_[word];
+}
+
+/// Of the recompute choices at one point of the other axes, `misses` do not fit. A choice counts
+/// under the first reason to leave it out.
+void MeshScan::count(const InnerRules::Refused& refused, const ChoiceBits* misses) {
+  const auto bits = [](ChoiceBits set) {
+    return set == 0 ? 0 : static_cast<std::uint64_t>(std::popcount(set));
+  };
+  for (std::size_t word = 0; word < every_bit_.size(); ++word) {
+    reject(rules() + kMoreThanNeeded, bits(pointless_[word]));
+    ChoiceBits rest = every_bit_[word] & ~pointless_[word];
+    reject(rules() + kMemory, bits(rest & too_big_[word]));  // overlap and graphs only add memory
+    rest &= ~too_big_[word];
+    for (const auto& [rule, choices] : refused.by_rule)
+      reject(static_cast<std::size_t>(rule), bits(rest & choices[word]));
+    rest &= ~refused.any[word];
+    reject(rules() + kMemory, bits(rest & misses[word]));
+    result_.legal += bits(rest);
+    result_.evaluated += bits(rest);
+    result_.fit += bits(rest & ~misses[word]);
   }
 }
 
-void MeshScan::assess(const InnerIndex& i) {
-  ++result_.legal;
-  if (tables_ == nullptr) {
-    reject(rules() + kNoPlan);
-    return;
+bool MeshScan::fits(const InnerIndex& i) {
+  if (memory_.fits(i, shard(i), result_.any_fit)) return true;
+  if (!result_.any_fit) misses(i, memory_.missing(memory_.reserved(i)));
+  return false;
+}
+
+void MeshScan::survives(const InnerIndex& i) {
+  const Survivor c{mesh_, i, bound(i), memory_.reserved(i)};
+  const std::uint64_t key = first_of_fit_order(s_, c);
+  if (!result_.any_fit || key < first_fit_key_ ||
+      (key == first_fit_key_ && fits_before(s_, c, result_.first_fit))) {
+    result_.first_fit = c;
+    first_fit_key_ = key;
   }
-  ++result_.evaluated;
-  double reserved = 0;
-  const double missing = over(i, reserved);
-  const double least = bound(i);
-  if (missing > 0) {
-    too_big_[i.recompute] = i.overlap == 0 && i.graph == 0 ? 1 : 0;
-    reject(rules() + kMemory);
-    misses(i, missing);
-    return;
-  }
-  ++result_.fit;
-  for (const std::uint16_t more : more_[i.recompute]) pointless_[more] = 1;
-  const Survivor c{mesh_, i, least, reserved};
-  if (!result_.any_fit || fits_before(s_, c, result_.first_fit)) result_.first_fit = c;
   result_.any_fit = true;
   result_.survivors.push_back(c);
 }
@@ -253,43 +276,10 @@ void MeshScan::misses(const InnerIndex& i, double over) {
   if (nearer(miss, result_.nearest)) result_.nearest = miss;
 }
 
-/// Bytes that do not fit on the fullest rank (negative: bytes left), and what it reserves.
-double MeshScan::over(const InnerIndex& i, double& reserved) {
-  const RankActivations* ranks = activations(i);
-  const GraphUse graphs = graphs_[i.graph];
-  double peak = 0;
-  for (std::size_t r = 0; r < tables_->pipeline->fullest.size(); ++r) {
-    double pinned = 0;
-    if (asks_graph_pools(ranks[r], graphs)) {
-      const Layout l = candidate(s_, mesh_, i);
-      pinned = LayoutMemory(p_, l, shard(i, l), *tables_)
-                   .pinned_by_graphs(tables_->pipeline->fullest[r], graphs.modules);
-    }
-    peak = std::max(peak, allocated(ranks[r], graphs, pinned));
-  }
-  reserved = reserved_bytes(p_, *tables_, peak);
-  return reserved + request_.min_headroom_gib * kBytesPerGib - p_.system().gpu.hbm_capacity.value;
-}
-
-const ShardTables& MeshScan::shard(const InnerIndex& i, const Layout& l) {
+const ShardTables& MeshScan::shard(const InnerIndex& i) {
   const ShardTables*& known = known_[i.dispatcher].shard;
-  if (known == nullptr) known = &evaluator_.shard(l);
+  if (known == nullptr) known = &evaluator_.shard_memory(candidate(s_, mesh_, i));
   return *known;
-}
-
-const RankActivations* MeshScan::activations(const InnerIndex& i) {
-  const std::vector<int>& fullest = tables_->pipeline->fullest;
-  Known& k = known_[i.dispatcher];
-  const std::size_t variant =
-      i.recompute + (s_.overlaps[i.overlap].overlap ? s_.recomputes.size() : 0);
-  RankActivations* const ranks = &k.ranks[variant * fullest.size()];
-  if (k.ranks_known[variant] == 0) {
-    const Layout l = candidate(s_, mesh_, i);
-    const LayoutMemory memory(p_, l, shard(i, l), *tables_);
-    for (std::size_t r = 0; r < fullest.size(); ++r) memory.activations(fullest[r], ranks[r]);
-    k.ranks_known[variant] = 1;
-  }
-  return ranks;
 }
 
 double MeshScan::bound(const InnerIndex& i) {
@@ -298,7 +288,10 @@ double MeshScan::bound(const InnerIndex& i) {
           .bounds[time_variant(s_.overlaps[i.overlap]) * s_.recomputes.size() + i.recompute];
   if (known < 0) {
     const Layout l = candidate(s_, mesh_, i);
-    known = evaluator_.bound(l, shard(i, l), *tables_);
+    Known& k = known_[i.dispatcher];
+    if (!k.priced) k.shard = &evaluator_.shard(l);
+    k.priced = true;
+    known = evaluator_.bound(l, *k.shard, *tables_);
   }
   return known;
 }

@@ -1,8 +1,8 @@
 #pragma once
 /// One mesh after another: every inner choice against the rules, then memory and bound, one by one.
-/// What choices share is computed once per mesh (activations by dispatcher, overlap, recomputation
-/// and offload; bounds by dispatcher, overlap and recomputation), so that a candidate is a few
-/// sums.
+/// What choices share is computed once per mesh (memory: mesh_memory.hpp; bounds by dispatcher,
+/// overlap and recomputation), and what is refused is counted a word of recompute choices at a
+/// time.
 #include <cstdint>
 #include <vector>
 
@@ -38,11 +38,11 @@ class MeshScan {
   bool refused(Level level, const InnerIndex& i, std::uint64_t candidates);
   void start(std::uint16_t offload);
   void every_recompute(InnerIndex i);
-  void assess(const InnerIndex& i);
-  [[nodiscard]] double over(const InnerIndex& i, double& reserved);
+  void count(const InnerRules::Refused& refused, const ChoiceBits* misses);
+  void survives(const InnerIndex& i);
   [[nodiscard]] double bound(const InnerIndex& i);
-  const RankActivations* activations(const InnerIndex& i);
-  const ShardTables& shard(const InnerIndex& i, const Layout& l);
+  [[nodiscard]] bool fits(const InnerIndex& i);
+  const ShardTables& shard(const InnerIndex& i);
   void reject(std::size_t reason, std::uint64_t candidates = 1) {
     result_.broken[reason] += candidates;
   }
@@ -55,25 +55,26 @@ class MeshScan {
   Evaluator evaluator_;
   Legality legality_;
   InnerRules rules_;
+  MeshMemory memory_;
   std::vector<std::size_t> leanest_, every_set_;  ///< recompute choices
-  std::vector<std::vector<std::uint16_t>> more_;  ///< per recompute choice: those that do more
-  std::vector<GraphUse> graphs_;
+  std::vector<ChoiceBits> every_bit_;             ///< all recompute choices
+  std::vector<std::vector<ChoiceBits>> more_;     ///< per choice: later ones that do more
   Scan result_;
+  std::uint64_t first_fit_key_ = 0;  ///< of result_.first_fit
 
   std::vector<Layout> layouts_;  ///< scratch of simulate()
 
   // of the mesh and offload choice at hand
   std::uint32_t mesh_ = 0;
+  std::uint64_t group_ = 0;
   const MeshTables* tables_ = nullptr;
-  std::uint64_t scanned_ = 0;  ///< candidates that the lean pass assessed
-  std::vector<char>
-      too_big_;  ///< recompute choices that do not fit with the first overlap and graphs
-  std::vector<char> pointless_;  ///< recompute choices of which a part fits
+  std::uint64_t scanned_ = 0;          ///< candidates that the lean pass assessed
+  std::vector<ChoiceBits> too_big_;    ///< do not fit with the first overlap and graphs
+  std::vector<ChoiceBits> pointless_;  ///< a part of them fits
   struct Known {
     const ShardTables* shard = nullptr;
-    std::vector<RankActivations> ranks;  ///< [variant * fullest ranks + rank]
-    std::vector<char> ranks_known;       ///< [variant]
-    std::vector<double> bounds;          ///< [variant]; negative: not known
+    bool priced = false;
+    std::vector<double> bounds;  ///< [variant]; negative: not known
   };
   std::vector<Known> known_;  ///< per dispatcher
 };

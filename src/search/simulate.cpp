@@ -23,6 +23,25 @@ RankKey key_of(const SearchRequest& r, const Space& s, const Survivor& c, double
 
 namespace {
 
+/// Moves those with the least values, `count` or more, to the front, and says where they end: what
+/// a sample says is little is found in one pass over many.
+template <typename Iterator, typename Value>
+Iterator with_the_least(Iterator begin, Iterator end, std::size_t count, Value value) {
+  constexpr std::size_t kSamples = 4096;
+  const auto all = static_cast<std::size_t>(end - begin);
+  const std::size_t rank = 2 * count * kSamples / std::max<std::size_t>(1, all) + 16;
+  if (all < 16 * kSamples || rank > kSamples / 4) return end;
+  std::vector<double> sample(kSamples);
+  for (std::size_t i = 0; i < kSamples; ++i)
+    sample[i] = value(begin[static_cast<std::ptrdiff_t>(all / kSamples * i)]);
+  std::nth_element(sample.begin(), sample.begin() + static_cast<std::ptrdiff_t>(rank),
+                   sample.end());
+  const double little = sample[rank];
+  const auto rest =
+      std::partition(begin, end, [&](const auto& item) { return value(item) <= little; });
+  return static_cast<std::size_t>(rest - begin) >= count ? rest : end;
+}
+
 class Simulation {
  public:
   Simulation(const SearchRequest& r, const Problem& p, const Space& s, int threads)
@@ -32,8 +51,9 @@ class Simulation {
 
   std::vector<Simulated> run(std::vector<Survivor> survivors) {
     const bool by_memory = request_.objective == SearchRequest::Objective::memory;
-    const auto first_to_try = [by_memory](const Survivor& a, const Survivor& b) {
-      const double va = by_memory ? a.reserved : a.bound, vb = by_memory ? b.reserved : b.bound;
+    const auto value = [by_memory](const Survivor& c) { return by_memory ? c.reserved : c.bound; };
+    const auto first_to_try = [value](const Survivor& a, const Survivor& b) {
+      const double va = value(a), vb = value(b);
       return va != vb ? va < vb : place_of(a) < place_of(b);
     };
     constexpr std::size_t batch_size = 256;  // what stops early is sorted only so far
@@ -45,10 +65,12 @@ class Simulation {
         const std::size_t from = sorted;
         sorted = std::min(survivors.size(), std::max<std::size_t>(batch_size, 4 * sorted));
         const auto at = [&](std::size_t i) { return begin + static_cast<std::ptrdiff_t>(i); };
-        std::nth_element(at(from), at(sorted - 1), survivors.end(), first_to_try);
+        std::nth_element(at(from), at(sorted - 1),
+                         with_the_least(at(from), survivors.end(), sorted - from, value),
+                         first_to_try);
         std::sort(at(from), at(sorted), first_to_try);
       }
-      if (settled(by_memory ? survivors[first].reserved : survivors[first].bound)) break;
+      if (settled(value(survivors[first]))) break;
       batch(&survivors[first], std::min(batch_size, survivors.size() - first));
       if (request_.progress)
         request_.progress(0.8 +
@@ -99,6 +121,7 @@ class Simulation {
         for (std::size_t j = i; j < blocks[block + 1] && order[j].candidate->mesh == mesh; ++j)
           layouts.push_back(candidate(s_, mesh, order[j].candidate->inner));
         steps.resize(layouts.size());
+        evaluator.trim();
         evaluator.steps(layouts, steps);
         for (const double step : steps) {
           const Survivor& c = *order[i].candidate;

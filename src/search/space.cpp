@@ -257,11 +257,16 @@ Result<Space> make_space(const SearchRequest& request, const Problem& p) {
   return s;
 }
 
+Space::Axis::Axis(std::string name, std::size_t values)
+    : key(std::move(name)),
+      size(values),
+      pipeline(key == "layout.pipeline_model_parallel_size" ||
+               key == "layout.virtual_pipeline_model_parallel_size") {}
+
 std::uint64_t shard_group(const Space& s, std::uint32_t mesh) {
   std::uint64_t group = 0, rest = mesh, scale = 1;
   for (auto axis = s.axes.rbegin(); axis != s.axes.rend(); ++axis) {
-    if (axis->key != "layout.pipeline_model_parallel_size" &&
-        axis->key != "layout.virtual_pipeline_model_parallel_size") {
+    if (!axis->pipeline) {
       group += rest % axis->size * scale;
       scale *= axis->size;
     }

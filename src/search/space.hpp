@@ -39,6 +39,8 @@ struct Space {
   struct Axis {
     std::string key;
     std::size_t size = 1;
+    bool pipeline = false;  ///< PP or VPP: no table of a layer reads it
+    Axis(std::string name, std::size_t values);
   };
   std::vector<Axis> axes;
   std::vector<Layout>
