@@ -50,9 +50,9 @@ struct GroupedParameters {
 /// of a row / row_rate.
 struct StreamParameters {
   double start_us = 0;
-  double fraction = 0;        ///< of HBM
-  double row_bytes = 0;       ///< what starting and reducing a row costs, as bytes
-  double row_gb_per_s = 1e4;  ///< at which a block streams its row: the first and last run alone
+  double fraction = 0;         ///< of HBM
+  double row_bytes = 0;        ///< what starting and reducing a row costs, as bytes
+  double row_gb_per_s = 1e4;   ///< at which a block streams its row: the first and last run alone
   double gb_per_s_per_sm = 0;  ///< of a kernel that may use few SMs; 0 = not limited
 };
 /// Classes of streaming kernels; quantisers are per recipe, in the order of Precision.

@@ -44,7 +44,7 @@ struct TimeBreakdown {
   Seconds compute, ep_comm_exposed, tp_comm_exposed, cp_comm_exposed, pp_comm_exposed,
       dp_comm_exposed, pipeline_bubble, host_exposed, optimizer;
   Seconds ep_comm_total, dp_comm_total;  ///< include what is hidden
-  Seconds recompute;      ///< part of compute (and of exposed parts) that recomputation adds
+  Seconds recompute;  ///< part of compute (and of exposed parts) that recomputation adds
   // compute, split by kernel class
   Seconds grouped_gemm, dense_gemm, attention, permute, memory_bound, quantize;
 };

@@ -1,10 +1,10 @@
 // Memory-bound kernels and attention.
 // Memory-bound: t = start + (bytes + rows x row_bytes) / (HBM x fraction) + bytes of a row / row
-// rate, all of the kernel's class; the moves of a kernel that may use few SMs by a 2-norm of HBM and SMs
-// (measured with 4 to 128 SMs of an H200). Attention: t = t0 + max((FLOPs (1 + s_half / s) + tail) / (BF16
-// peak x efficiency), bytes / HBM); causal forward FLOPs = 2 b h s_q context (d_qk + d_v). Priors
-// are fitted to NVIDIA aiconfigurator's context-attention tables (forward) and SimuMax's TE samples
-// (backward).
+// rate, all of the kernel's class; the moves of a kernel that may use few SMs by a 2-norm of HBM
+// and SMs (measured with 4 to 128 SMs of an H200). Attention: t = t0 + max((FLOPs (1 + s_half / s)
+// + tail) / (BF16 peak x efficiency), bytes / HBM); causal forward FLOPs = 2 b h s_q context (d_qk
+// + d_v). Priors are fitted to NVIDIA aiconfigurator's context-attention tables (forward) and
+// SimuMax's TE samples (backward).
 #include <algorithm>
 #include <cmath>
 

@@ -43,9 +43,9 @@ struct DispatchShape {
   double row_bytes = 0;  ///< hidden (or latent) width x 2, plus probabilities where they travel
   int topk = 1;
   int num_experts = 1;
-  int num_sms = 0;       ///< 0 = the backend's default
+  int num_sms = 0;                        ///< 0 = the backend's default
   double chunk_tokens = kTokensPerChunk;  ///< that HybridEP's SMs take in turns across domains
-  double imbalance = 1;  ///< of the busiest rank
+  double imbalance = 1;                   ///< of the busiest rank
 };
 /// Row copies per token that leave a rank, and where they go. Uniform routing without replacement.
 struct DispatchVolume {

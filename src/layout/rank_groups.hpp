@@ -1,5 +1,6 @@
 #pragma once
-/// Megatron's rank order and group construction (parallel_state.py RankGenerator, order tp-cp-ep-dp-pp), folding included.
+/// Megatron's rank order and group construction (parallel_state.py RankGenerator, order
+/// tp-cp-ep-dp-pp), folding included.
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -20,8 +21,12 @@ GroupShape group_shape(GroupName g, const Layout& layout, int world);
 /// The ranks of the group that `rank` is in, in Megatron's order.
 std::vector<int> group_members(GroupName g, const Layout& layout, int world, int rank);
 
-struct AttentionCoordinates { int tp, cp, dp, pp; };
-struct ExpertCoordinates { int etp, ep, edp, pp; };
+struct AttentionCoordinates {
+  int tp, cp, dp, pp;
+};
+struct ExpertCoordinates {
+  int etp, ep, edp, pp;
+};
 AttentionCoordinates attention_coordinates(const Layout& layout, int world, int rank);
 ExpertCoordinates expert_coordinates(const Layout& layout, int world, int rank);
 

@@ -105,9 +105,7 @@ std::string set_file(const Value& value, const std::string& base_dir, Routing& o
 
 }  // namespace
 
-double natural_imbalance(int ep) {
-  return 1 + std::round(20 * std::log2(std::max(1, ep))) / 100;
-}
+double natural_imbalance(int ep) { return 1 + std::round(20 * std::log2(std::max(1, ep))) / 100; }
 
 Result<std::vector<double>> read_tokens_per_expert(const std::string& path,
                                                    const std::string& base_dir) {

@@ -88,8 +88,8 @@ void complete_throughput(MeasuredRow& row) {
   const Run& run = *row.run;
   auto tokens = rows::number(rows::cell(row, "tokens_per_s_per_gpu"));
   if (!tokens && row.step_time_s)
-    tokens = static_cast<double>(run.global_batch_size) * run.seq_length /
-             (*row.step_time_s * run.gpus);
+    tokens =
+        static_cast<double>(run.global_batch_size) * run.seq_length / (*row.step_time_s * run.gpus);
   if (!tokens || *tokens <= 0) return;
   if (rows::cell(row, "notes").find("job timed out") != std::string::npos) {
     row.notes.push_back("the job timed out: its few steps are not counted");
@@ -97,7 +97,8 @@ void complete_throughput(MeasuredRow& row) {
   }
   const auto model = load_model(run.model, run.model_overrides, run.base_dir);
   if (!model) return;
-  row.tflops_per_gpu = *tokens * model_flops_per_token(model.value(), run.seq_length, run.layout.tp) / 1e12;
+  row.tflops_per_gpu =
+      *tokens * model_flops_per_token(model.value(), run.seq_length, run.layout.tp) / 1e12;
 }
 
 void check_ids(const CsvTable& table, Diagnostics& problems) {

@@ -139,8 +139,7 @@ void read_environment(const MeasuredRow& row, Run& run) {
     env[(*hit)[1].str()] = (*hit)[2].str();
   for (std::sregex_iterator hit(notes.begin(), notes.end(), kBlocks), end; hit != end; ++hit)
     env["moe_hybridep_num_blocks_" + (*hit)[1].str()] = (*hit)[2].str();
-  if (std::smatch hit; std::regex_search(notes, hit, kCombine))
-    env[kCombineChunk] = hit[1].str();
+  if (std::smatch hit; std::regex_search(notes, hit, kCombine)) env[kCombineChunk] = hit[1].str();
   if (std::smatch hit; std::regex_search(notes, hit, kChunks)) {
     env["NUM_OF_TOKENS_PER_CHUNK_PREPROCESSING_API"] = hit[1].str();
     env["NUM_OF_TOKENS_PER_CHUNK_DISPATCH_API"] = hit[2].str();

@@ -120,8 +120,8 @@ void memory_rows(Builder& b) {
          [](Calibration& c, int i) { return &c.stream[kFirstMove + i].start_us; });
   b.each("permute", kMoves, "fraction", "fraction", "of HBM", 0.05, 1.1,
          [](Calibration& c, int i) { return &c.stream[kFirstMove + i].fraction; });
-  b.each("permute", kMoves, "gb_per_s_per_sm", "GB/s", "one SM of a kernel that may use few", 1, 400,
-         [](Calibration& c, int i) { return &c.stream[kFirstMove + i].gb_per_s_per_sm; });
+  b.each("permute", kMoves, "gb_per_s_per_sm", "GB/s", "one SM of a kernel that may use few", 1,
+         400, [](Calibration& c, int i) { return &c.stream[kFirstMove + i].gb_per_s_per_sm; });
   b.one("permute.permute.unfused_factor", "ratio", "bytes moved unfused against fused", 1, 20,
         [](Calibration& c, int) { return &c.unfused_permute_factor; });
   b.one("permute.unpermute.unfused_factor", "ratio", "scatter-adds in fp32 against fused", 1, 20,

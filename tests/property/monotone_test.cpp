@@ -12,8 +12,8 @@ using namespace moecast::test;
 namespace {
 
 constexpr double kRounding = 1 + 1e-12;
-/// Clocks follow the tensor cores' share, prices average the nearly best tiles, and what hides takes
-/// SMs: work off the critical path that gets cheaper may cost this much on it.
+/// Clocks follow the tensor cores' share, prices average the nearly best tiles, and what hides
+/// takes SMs: work off the critical path that gets cheaper may cost this much on it.
 constexpr double kSlack = 1 + 1e-5;
 
 /// True for a rate or a share of a peak, false for a latency or a loss.

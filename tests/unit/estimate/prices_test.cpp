@@ -174,6 +174,51 @@ TEST_CASE(
 }
 
 TEST_CASE(
+    "do HybridEP's SMs take chunks in turns, and hand on the last one, walked chunk by chunk?") {
+  Machine m = machine_of("dgx-h100");
+  auto& p = m.profile.calibration.dispatch[static_cast<std::size_t>(Dispatcher::hybridep)];
+  p = {};
+  p.nvlink_fraction = 1, p.nic_fraction = 1e6;  // neither NVLink's bytes nor the NICs' bind
+  p.network_row_us = 1.5;
+  const GroupSpan span = span_of(16, 8);
+  std::mt19937 random(11);
+  for (int trial = 0; trial < 300; ++trial) {
+    const int tokens = std::uniform_int_distribution<int>(1, 300)(random) * 32;
+    const int chunk = 32 << std::uniform_int_distribution<int>(0, 3)(random);
+    const int sms = std::uniform_int_distribution<int>(1, 40)(random);
+    DispatchShape s{double(tokens), 1e-3, 8, 128, sms, 1};
+    s.chunk_tokens = chunk;
+    std::vector<double> busy(static_cast<std::size_t>(sms), 0);  // of each SM, in rows
+    for (int first = 0; first < tokens; first += chunk)
+      *std::min_element(busy.begin(), busy.end()) += chunk;
+    const double rows = *std::max_element(busy.begin(), busy.end()) + chunk;
+    const double copies = dispatch_volume(Dispatcher::hybridep, s, span).network_copies;
+    CHECK_THAT(m.prices().dispatch(Dispatcher::hybridep, s, span, false).value,
+               WithinRel(rows * copies * 1.5e-6, 1e-6));
+  }
+}
+
+TEST_CASE("are moves on few SMs bound by the SMs, on many by HBM, and never faster than either?") {
+  const Machine m = machine_of("h200-sxm");
+  const Prices prices = m.prices();
+  const double bytes = 4096.0 * 2 * 7168 * 9;
+  const StreamParameters& s =
+      m.profile.calibration.stream[static_cast<std::size_t>(Stream::permute)];
+  double before = 1;
+  for (int sms = 1; sms <= 132; ++sms) {
+    const double t = prices.permute(bytes, true, sms).value;
+    CHECK(t < before);
+    CHECK(t > prices.permute(bytes, true).value);
+    CHECK(t > bytes / (sms * s.gb_per_s_per_sm * 1e9));
+    before = t;
+  }
+  // the H200 itself: 4096 x 7168 to 8 of 256 experts, with 4, 16 and 32 SMs (h200-sxm.samples.json)
+  CHECK_THAT(prices.permute(bytes, true, 4).value, WithinRel(1966e-6, 0.06));
+  CHECK_THAT(prices.permute(bytes, true, 16).value, WithinRel(497e-6, 0.08));
+  CHECK_THAT(prices.permute(bytes, true, 32).value, WithinRel(263e-6, 0.12));
+}
+
+TEST_CASE(
     "de-duplication never sends more than an all-to-all, and nothing when one rank holds all "
     "experts") {
   for (const int ranks : {1, 2, 8, 16, 64}) {

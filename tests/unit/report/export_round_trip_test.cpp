@@ -152,6 +152,25 @@ TEST_CASE("do real argument lists give the layout that they were written for?") 
   CHECK(lists == 26);
 }
 
+TEST_CASE("are options that the run file keeps with the environment exported as options?") {
+  const auto rows = rows_of("exact_rows.csv");
+  const auto row = std::find_if(rows.begin(), rows.end(), [](const MeasuredRow& r) {
+    return r.run && r.run->layout.dispatcher == Dispatcher::hybridep;
+  });
+  REQUIRE(row != rows.end());
+  Run run = *row->run;
+  for (const char* name : {"permute", "unpermute"})
+    run.software.env[std::string("moe_hybridep_num_blocks_") + name] = "32";
+  for (const ExportKind kind : kKinds) {
+    const std::string text = exported(run, kind).text;
+    INFO(text);
+    CHECK(imported(text).software.env == run.software.env);
+  }
+  CHECK(
+      exported(run, ExportKind::megatron_lm).text.find("--moe-hybridep-num-blocks-unpermute 32") !=
+      std::string::npos);
+}
+
 TEST_CASE("do random runs come back equal from every kind of export?") {
   const std::vector<std::vector<std::string>> choices{
       {"model=mixtral-8x7b", "model=deepseek-v3", "model=llama3-8b", "model=gpt-oss-20b",

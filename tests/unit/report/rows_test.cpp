@@ -19,6 +19,10 @@ std::vector<MeasuredRow> published(const std::vector<std::string>& where = {}) {
 
 MeasuredRow row(const std::string& id) {
   auto rows = published({"id=" + id});
+  if (rows.empty()) {
+    const std::string shipped = std::string(MOECAST_SOURCE_DIR) + "/hwdb/measured/";
+    rows = read_measured_rows(shipped + "training_steps.csv", {"id=" + id}).take();
+  }
   REQUIRE(rows.size() == 1);
   return rows.front();
 }
@@ -147,8 +151,29 @@ TEST_CASE("shortened models carry their layers and dense layers as overrides") {
 }
 
 TEST_CASE("environment variables stated only in the notes reach the run") {
-  CHECK(measured_run("mcore6311-ovl-rc-c32").software.env.at("CUDA_DEVICE_MAX_CONNECTIONS") == "32");
+  CHECK(measured_run("mcore6311-ovl-rc-c32").software.env.at("CUDA_DEVICE_MAX_CONNECTIONS") ==
+        "32");
   CHECK(measured_run("mcore6311-base").software.env.empty());
+  const auto chunks = measured_run("q35-chunk128").software.env;
+  CHECK(chunks.at("NUM_OF_TOKENS_PER_CHUNK_DISPATCH_API") == "128");
+  CHECK(chunks.at("NUM_OF_TOKENS_PER_CHUNK_COMBINE_API") == "128");
+  const auto blocks = measured_run("q35-unpermute32").software.env;
+  CHECK(blocks.at("moe_hybridep_num_blocks_unpermute") == "32");
+  CHECK(blocks.count("NUM_OF_TOKENS_PER_CHUNK_COMBINE_API") == 0);  // a campaign of its own
+  const auto combine = [](const char* id) {
+    return measured_run(id).software.env.at("NUM_OF_TOKENS_PER_CHUNK_COMBINE_API");
+  };
+  CHECK(combine("skill-q30b-final") == "64");
+  CHECK(combine("skill-q30b-ovl-on") == "128");  // what Bridge's launchers set
+}
+
+TEST_CASE("a step or tokens per second are a throughput too, unless the job did not run through") {
+  const MeasuredRow by_tokens = row("q35-sharedovl-conn2"), by_both = row("q35-sharedovl");
+  REQUIRE(by_tokens.tflops_per_gpu);
+  CHECK_THAT(*by_tokens.tflops_per_gpu / *by_both.tflops_per_gpu, WithinRel(22.341 / 22.937, 1e-3));
+  const MeasuredRow unfinished = row("q35-fp8-blockwise-graph");
+  CHECK_FALSE(unfinished.tflops_per_gpu);
+  CHECK(noted(unfinished, "timed out"));
 }
 
 TEST_CASE("recompute, offload, graphs, FSDP and FP8 recipes are read in the words of the table") {
@@ -254,6 +279,19 @@ TEST_CASE("garbage in any column never throws: it is a note, a default or unsupp
       CHECK_NOTHROW(qwen_with(column, garbage));
     }
   }
+}
+
+TEST_CASE("natural routing is less even the fewer experts a rank has") {
+  const auto imbalance = [](const char* ep) {
+    auto columns = qwen();
+    columns["ep"] = ep;
+    columns["force_balance"] = "False";
+    return made(columns).run->routing.imbalance;
+  };
+  CHECK(imbalance("1") == 1.0);
+  CHECK(imbalance("2") == 1.2);
+  CHECK(imbalance("8") == 1.6);
+  CHECK(imbalance("16") == 1.8);
 }
 
 TEST_CASE("filters keep and drop rows, and a wrong column is named") {
