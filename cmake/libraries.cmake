@@ -6,6 +6,18 @@ find_package(nlohmann_json 3.11 REQUIRED)
 find_package(fmt REQUIRED)
 find_package(CLI11 REQUIRED)
 
+# moecast_executable(target): with mimalloc where it is installed, an eighth of a search's time.
+# Sanitizers bring allocators of their own.
+if(NOT MOECAST_SANITIZE AND NOT MOECAST_TSAN)
+  find_package(mimalloc QUIET)
+endif()
+function(moecast_executable target)
+  if(TARGET mimalloc)
+    target_link_libraries(${target} PRIVATE mimalloc)
+    target_link_options(${target} PRIVATE -Wl,--no-as-needed)
+  endif()
+endfunction()
+
 # yaml-cpp 0.7 (Debian 12) exports `yaml-cpp`, 0.8 `yaml-cpp::yaml-cpp`.
 if(TARGET yaml-cpp::yaml-cpp)
   set(MOECAST_YAML yaml-cpp::yaml-cpp)

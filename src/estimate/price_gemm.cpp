@@ -8,6 +8,8 @@
 // chooses them, but w' = w and no k_half: other experts fill the SMs that they leave idle. One
 // launch for all: tiles of a fixed size over all experts in waves. Rows that come from a router
 // fill their last tile by half.
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdint>
 #include <span>
@@ -18,9 +20,21 @@
 namespace moecast {
 namespace {
 
+constexpr std::array<double, 7> kSides{16, 32, 64, 96, 128, 192, 256};
+constexpr std::size_t side_index(double side) {
+  std::size_t i = 0;
+  while (kSides[i] != side) ++i;
+  return i;
+}
 struct Tile {
   double a, b, edges;
-  constexpr Tile(double rows, double cols) : a(rows), b(cols), edges(1 / rows + 1 / cols) {}
+  std::size_t side_a, side_b;  ///< of kSides
+  constexpr Tile(double rows, double cols)
+      : a(rows),
+        b(cols),
+        edges(1 / rows + 1 / cols),
+        side_a(side_index(rows)),
+        side_b(side_index(cols)) {}
 };
 // nvjet's tiles run from 64 x 8 to 256 x 128; these are close enough to fill a wave of any shape.
 constexpr Tile kTiles[] = {{256, 256}, {128, 256}, {256, 128}, {128, 192}, {192, 128},
@@ -90,12 +104,25 @@ double split_seconds(const Problem3& p, const Machine& m, double waves, double s
   return best;
 }
 
+/// Tiles along rows and columns, for every side that a tile has: divisions are what tiles cost.
+struct TileCounts {
+  std::array<double, kSides.size()> rows, cols;
+};
+TileCounts tile_counts(const Problem3& p, bool even) {
+  TileCounts n;
+  for (std::size_t i = 0; i < kSides.size(); ++i) {
+    n.rows[i] = tile_rows(p.rows, kSides[i], even);
+    n.cols[i] = ceil_of(p.cols / kSides[i]);
+  }
+  return n;
+}
+
 /// What one tile makes of a GEMM.
 struct TileTime {
   double alone, busy;  ///< the time alone, and how long its math keeps all SMs busy
 };
-TileTime tile_time(const Problem3& p, const Machine& m, const Tile& tile, bool even) {
-  const double waves = tile_rows(p.rows, tile.a, even) * ceil_of(p.cols / tile.b) / m.sms;
+TileTime tile_time(const Problem3& p, const Machine& m, const Tile& tile, const TileCounts& n) {
+  const double waves = n.rows[tile.side_a] * n.cols[tile.side_b] / m.sms;
   const double step = m.depth_seconds(tile), whole = step * (p.depth + m.g.k_half);
   const double w = waves + m.g.wave_quantization * (ceil_of(waves) - waves);
   return {waves < 1 ? split_seconds(p, m, waves, step) : w * whole, waves * step * p.depth};
@@ -103,7 +130,8 @@ TileTime tile_time(const Problem3& p, const Machine& m, const Tile& tile, bool e
 
 double quickest_alone(const Problem3& p, const Machine& m) {
   double best = INFINITY;
-  for (const Tile& tile : m.tiles) best = std::min(best, tile_time(p, m, tile, true).alone);
+  const TileCounts n = tile_counts(p, true);
+  for (const Tile& tile : m.tiles) best = std::min(best, tile_time(p, m, tile, n).alone);
   return best;
 }
 
@@ -111,8 +139,9 @@ double quickest_alone(const Problem3& p, const Machine& m) {
 /// so these are averaged.
 double busy_seconds(const Problem3& p, const Machine& m, bool even) {
   double busy = 0, weights = 0;
+  const TileCounts n = tile_counts(p, even);
   for (const Tile& tile : m.tiles) {
-    const TileTime t = tile_time(p, m, tile, even);
+    const TileTime t = tile_time(p, m, tile, n);
     const double weight = choice_weight(t.alone);
     busy += weight * t.busy;
     weights += weight;
