@@ -103,10 +103,13 @@ class Simulation {
       return a.group != b.group ? a.group < b.group
                                 : place_of(*a.candidate) < place_of(*b.candidate);
     });
-    constexpr std::size_t kBlock = 32;
+    constexpr std::size_t kBlock = 8, kLargeBlock = 48;  // too large ones keep threads waiting
     std::vector<std::size_t> blocks{0};
     for (std::size_t i = 1; i < count; ++i) {
-      if (order[i].group != order[i - 1].group && i - blocks.back() >= kBlock) blocks.push_back(i);
+      const std::size_t length = i - blocks.back();
+      if ((order[i].group != order[i - 1].group && length >= kBlock) ||
+          (order[i].candidate->mesh != order[i - 1].candidate->mesh && length >= kLargeBlock))
+        blocks.push_back(i);
     }
     blocks.push_back(count);
     const std::size_t known = all_.size();

@@ -1,6 +1,7 @@
 #include "topology/step_fit.hpp"
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 
 #include <fmt/format.h>
@@ -40,14 +41,32 @@ StepFit::Factor read_factor(const Document& doc, const Node& node, Diagnostics& 
   return f;
 }
 
+/// "0.1 -0.2 1": thousands of numbers as nodes of YAML would take longer than an estimate. What is
+/// no number ends the row.
+std::vector<double> numbers_of(const std::string& text) {
+  std::vector<double> numbers;
+  const char *at = text.data(), *const end = at + text.size();
+  while (at < end) {
+    double value = 0;
+    const auto [next, error] = std::from_chars(at, end, value);
+    if (error != std::errc() || (next < end && *next != ' ')) return {};
+    numbers.push_back(value);
+    at = next + (next < end ? 1 : 0);
+  }
+  return numbers;
+}
+
+/// A list, or its numbers in one text.
 std::vector<double> read_row(const Document& doc, const Node& node, std::size_t length,
                              Diagnostics& problems) {
   std::vector<double> row;
-  for (const Node& item : node.items) {
-    const auto value = item.as_double();
-    if (value && std::abs(*value) <= 1) row.push_back(*value);
+  if (node.is_sequence()) {
+    for (const Node& item : node.items) row.push_back(item.as_double().value_or(2));
+  } else {
+    row = numbers_of(node.scalar);
   }
-  if (row.size() != length || node.items.size() != length) {
+  const bool right = std::all_of(row.begin(), row.end(), [](double v) { return std::abs(v) <= 1; });
+  if (row.size() != length || !right) {
     problems.push_back(
         doc.problem(node.mark, "fit.correlation",
                     fmt::format("row {} must hold {} numbers from -1 to 1", length, length)));

@@ -18,10 +18,10 @@ std::string stack_text(const StepFit& fit, const std::string& name, const std::s
                        f.log, f.sd);
   out += "  correlation:\n";
   for (const auto& row : fit.correlation) {
-    out += "    - [";
+    out += "    - \"";
     for (std::size_t i = 0; i < row.size(); ++i)
-      out += fmt::format("{}{:.3g}", i == 0 ? "" : ", ", i + 1 == row.size() ? 1 : row[i]);
-    out += "]\n";
+      out += fmt::format("{}{:.3g}", i == 0 ? "" : " ", i + 1 == row.size() ? 1 : row[i]);
+    out += "\"\n";
   }
   return out;
 }

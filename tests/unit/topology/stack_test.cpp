@@ -110,6 +110,30 @@ TEST_CASE("a stack file of the user's own takes a base, plain values and is read
   CHECK(load_stack(lost).problems().at(0).line == 3);
 }
 
+TEST_CASE("is a row of a fit's correlation the same as a list and as a text, and strict in both?") {
+  const test::TempDir folder;
+  const auto fit_of = [&](const std::string& second) {
+    return load_stack(folder.file(
+        "mine.yaml",
+        "schema: moecast/stack@1\nname: mine\nbase: \"26.04\"\nfit:\n  source: me\n  rows: 3\n"
+        "  residual_sd: 0.1\n  half_width: 2\n  pair_sd: 0.1\n  domain: {}\n  factors:\n"
+        "    - {scope: hopper, path: gemm.bf16.efficiency, log: 0.1, sd: 0.1}\n"
+        "    - {scope: hopper, path: gemm.fp8.efficiency, log: 0.1, sd: 0.1}\n"
+        "  correlation:\n    - \"1\"\n    - " +
+            second + "\n"));
+  };
+  const auto list = fit_of("[-0.25, 1]"), text = fit_of("\"-0.25 1\"");
+  REQUIRE(list.ok());
+  REQUIRE(text.ok());
+  CHECK(text.value().stack.fit.correlation[1] == std::vector<double>{-0.25, 1});
+  CHECK(text.value().stack.fit.correlation == list.value().stack.fit.correlation);
+  for (const char* wrong : {"\"-0.25\"", "\"-0.25 1 0\"", "\"-0.25 x\"", "\"-0.25,1\"", "\"2 1\"",
+                            "\"nan 1\"", "\"\"", "[-0.25, x]", "{a: 1}"}) {
+    INFO(wrong);
+    CHECK_FALSE(fit_of(wrong).ok());
+  }
+}
+
 TEST_CASE("a stack inherits the deviations of its base, and a deviation is of a known parameter") {
   const test::TempDir folder;
   const auto path =
