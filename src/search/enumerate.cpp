@@ -79,8 +79,13 @@ std::vector<std::uint32_t> by_shard(const Space& s, const SearchPart& part) {
 Enumeration enumerate(const SearchRequest& request, const Problem& p, const Space& space,
                       int threads) {
   constexpr std::size_t kBlock = 64;  // meshes that a thread takes at a time
+  constexpr std::size_t kSurvivors = 1u << 20, kAllSurvivors = 1u << 22;
   std::vector<std::unique_ptr<MeshScan>> scans;
-  for (int t = 0; t < threads; ++t) scans.push_back(std::make_unique<MeshScan>(request, p, space));
+  for (int t = 0; t < threads; ++t) {
+    scans.push_back(std::make_unique<MeshScan>(request, p, space));
+    // addresses, not memory: what grows is not copied, and all are joined in the first
+    scans.back()->result().survivors.reserve(t == 0 ? kAllSurvivors : kSurvivors);
+  }
   const std::vector<std::uint32_t> order = by_shard(space, request.part);
   const std::size_t blocks = (order.size() + kBlock - 1) / kBlock;
   std::atomic<std::size_t> done{0};
