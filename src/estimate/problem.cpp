@@ -1,6 +1,7 @@
 #include "estimate/problem.hpp"
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <filesystem>
 #include <map>
@@ -99,25 +100,45 @@ std::string beside(const std::string& name, const std::string& base_dir) {
   return std::filesystem::exists(candidate, ignored) ? candidate.string() : name;
 }
 
-/// A variable's number; software.env holds text.
-std::optional<double> environment(const Software& s, const char* name) {
-  const auto found = s.env.find(name);
-  if (found == s.env.end()) return std::nullopt;
-  const double value = std::atof(found->second.c_str());
-  return value > 0 ? std::optional(value) : std::nullopt;
+/// A variable's number above 0; software.env holds text. Anything else is a warning.
+std::optional<double> environment(Problem& p, const char* name) {
+  const auto found = p.run.software.env.find(name);
+  if (found == p.run.software.env.end()) return std::nullopt;
+  const std::string& text = found->second;
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error == std::errc() && end == text.data() + text.size() && value > 0) return value;
+  p.warnings.push_back({"software.env", fmt::format("{}: '{}' is not a number above 0; it is as if "
+                                                    "it were not set",
+                                                    name, text)});
+  return std::nullopt;
 }
 
-HybridEp read_hybridep(const Software& s) {
-  const auto count = [&](const char* name, int usual) {
-    const auto stated = environment(s, name);
-    return stated ? static_cast<int>(std::clamp(*stated, 1.0, 1e6)) : usual;
-  };
-  HybridEp h;
-  h.dispatch_chunk_tokens = count("NUM_OF_TOKENS_PER_CHUNK_DISPATCH_API", h.dispatch_chunk_tokens);
-  h.combine_chunk_tokens = count("NUM_OF_TOKENS_PER_CHUNK_COMBINE_API", h.combine_chunk_tokens);
-  h.permute_blocks = count("moe_hybridep_num_blocks_permute", 0);
-  h.unpermute_blocks = count("moe_hybridep_num_blocks_unpermute", 0);
-  return h;
+struct Count {
+  const char* name;
+  int HybridEp::*member;
+};
+constexpr Count kHybridEpCounts[] = {
+    {"NUM_OF_TOKENS_PER_CHUNK_DISPATCH_API", &HybridEp::dispatch_chunk_tokens},
+    {"NUM_OF_TOKENS_PER_CHUNK_COMBINE_API", &HybridEp::combine_chunk_tokens},
+    {"moe_hybridep_num_blocks_permute", &HybridEp::permute_blocks},
+    {"moe_hybridep_num_blocks_unpermute", &HybridEp::unpermute_blocks}};
+
+void read_hybridep(Problem& p) {
+  std::vector<std::string> known;
+  for (const auto& [name, member] : kHybridEpCounts) {
+    if (const auto stated = environment(p, name))
+      p.hybridep.*member = static_cast<int>(std::clamp(*stated, 1.0, 1e6));
+    known.emplace_back(name);
+  }
+  for (const auto& [name, value] : p.run.software.env) {
+    const bool alike = name.rfind("NUM_OF_TOKENS_PER_CHUNK", 0) == 0 ||
+                       name.rfind("moe_hybridep_num_block", 0) == 0;
+    const bool priced = std::find(known.begin(), known.end(), name) != known.end();
+    if (alike && !priced && name != "NUM_OF_TOKENS_PER_CHUNK_PREPROCESSING_API")
+      p.warnings.push_back(
+          {"software.env", fmt::format("{} is not known; {}", name, suggestion(name, known))});
+  }
 }
 
 }  // namespace
@@ -164,8 +185,8 @@ Result<Problem> make_problem(const Run& run, bool fitted) {
   p.global_batch_size = run.global_batch_size;
   if (run.routing.kind == Routing::Kind::imbalance) p.imbalance = run.routing.imbalance;
   p.dispatch_capacity =
-      std::max(1.0, environment(run.software, "moe_expert_rank_capacity_factor").value_or(1));
-  p.hybridep = read_hybridep(run.software);
+      std::max(1.0, environment(p, "moe_expert_rank_capacity_factor").value_or(1));
+  read_hybridep(p);
   index_classes(p);
   if (p.classes.size() > kMaxLayerClasses) {
     return Diagnostic{run.model,

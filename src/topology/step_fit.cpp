@@ -41,8 +41,8 @@ StepFit::Factor read_factor(const Document& doc, const Node& node, Diagnostics& 
   return f;
 }
 
-/// "0.1 -0.2 1": thousands of numbers as nodes of YAML would take longer than an estimate. What is
-/// no number ends the row.
+/// "0.1 -0.2 1": thousands of numbers as nodes of YAML would take longer than an estimate. Empty
+/// when anything else is in it.
 std::vector<double> numbers_of(const std::string& text) {
   std::vector<double> numbers;
   const char *at = text.data(), *const end = at + text.size();

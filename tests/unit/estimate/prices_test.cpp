@@ -198,6 +198,22 @@ TEST_CASE(
   }
 }
 
+TEST_CASE("is a mistyped setting of HybridEP named, and the rest of them used?") {
+  Run run = run_of("qwen3-30b-a3b", "dgx-h100", 16);
+  run.software.env = {{"NUM_OF_TOKENS_PER_CHUNK_COMBINE_API", "128k"},
+                      {"NUM_OF_TOKENS_PER_CHUNK_DISPATCH_API", "128"},
+                      {"moe_hybridep_num_blocks_unpermut", "32"}};
+  const Problem p = problem_of(run);
+  CHECK(p.hybridep.dispatch_chunk_tokens == 128);
+  CHECK(p.hybridep.combine_chunk_tokens == kTokensPerChunk);
+  const auto warned = [&](const std::string& part) {
+    return std::any_of(p.warnings.begin(), p.warnings.end(),
+                       [&](const Warning& w) { return w.message.find(part) != std::string::npos; });
+  };
+  CHECK(warned("'128k' is not a number above 0"));
+  CHECK(warned("did you mean 'moe_hybridep_num_blocks_unpermute'"));
+}
+
 TEST_CASE("are moves on few SMs bound by the SMs, on many by HBM, and never faster than either?") {
   const Machine m = machine_of("h200-sxm");
   const Prices prices = m.prices();
