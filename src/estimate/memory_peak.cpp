@@ -110,6 +110,14 @@ bool LayoutMemory::leaves_graph(bool recomputed_whole) const {
   return full_ ? recomputed_whole : (recompute_ & mask(RecomputeModule::moe)) != 0;
 }
 
+/// Of a layer's backward, with what recomputation rebuilds before it.
+Transient LayoutMemory::backward_transient(std::size_t cls, double rebuild) const {
+  const LayerMemory& memory = shard_.classes[cls].memory;
+  const bool combine = rebuild > 0 && memory.forward_combine > memory.backward.bytes;
+  return {rebuild + (combine ? memory.forward_combine : memory.backward.bytes),
+          combine ? kCombineFormula : memory.backward.formula};
+}
+
 /// Backward through the chunk that runs last: later layers are freed as earlier ones need their
 /// transients. Along equal layers the bytes are a convex function of the layer (freed activations
 /// fall, what recomputed blocks leave behind grows from the third on), so the first or the last of
@@ -119,18 +127,16 @@ void LayoutMemory::layers_backward(const StageCounts& last, double stored, Momen
   double alive = stored;
   int left = 0;  // recomputed MoE layers whose backward is over or running
   backwards(last, [&](const Piece& piece) {
-    const LayerMemory& memory = shard_.classes[static_cast<std::size_t>(piece.cls)].memory;
-    const double rebuild = piece.bytes.rebuild;
-    const bool again = rebuild > 0;
+    const auto cls = static_cast<std::size_t>(piece.cls);
+    const LayerMemory& memory = shard_.classes[cls].memory;
+    const bool again = piece.bytes.rebuild > 0;
     const bool leaves = memory.leftover > 0 && leaves_graph(piece.recomputed_whole);
-    const bool combine = again && memory.forward_combine > memory.backward.bytes;
-    const double transient = rebuild + (combine ? memory.forward_combine : memory.backward.bytes);
+    const Transient transient = backward_transient(cls, piece.bytes.rebuild);
     const double freed = leaves && full_ ? 0 : piece.stored();  // a recomputed layer's input stays
     for (const int i : {0, piece.count - 1}) {
       const double behind = leaves ? std::max(0, left + i - 1) * memory.input : 0;
-      best.consider({alive - i * freed + behind, transient,
-                     again ? "recomputed layer's backward" : "layer backward",
-                     combine ? kCombineFormula : memory.backward.formula});
+      best.consider({alive - i * freed + behind, transient.bytes,
+                     again ? "recomputed layer's backward" : "layer backward", transient.formula});
     }
     if (l_.dispatcher == Dispatcher::alltoall)
       best.consider(
@@ -213,12 +219,14 @@ void LayoutMemory::stored_by_chunk(int rank, RankActivations& a) const {
 void LayoutMemory::activations(int rank, RankActivations& a) const {
   const auto i = static_cast<std::size_t>(rank);
   const RankState& state = mesh_.states[i];
-  a = {};
+  a.in_flight = a.peak.host = a.graph_buffers = 0;  // what is not set below
+  a.vector = 0;
   a.peak.weights = state.weights;
   a.peak.gradients = state.gradients;
   a.peak.optimizer = state.optimizer;
   a.peak.dispatcher = shard_.dispatcher_bytes;
   a.peak.workspace = mesh_.workspace[i];
+  a.peak.cuda_graph = 0;
 
   a.kept = between_steps(rank);
   layered_ ? stored_by_chunk(rank, a) : stored(rank, a);

@@ -83,9 +83,17 @@ class LayoutMemory {
     return full_ ? whole_[cls].stored : selective_[cls].stored;
   }
   [[nodiscard]] bool alike() const { return !layered_; }
+  /// More than that in the backward of such a layer.
+  [[nodiscard]] double backward_of(std::size_t cls) const {
+    return backward_transient(cls, (full_ ? whole_[cls] : selective_[cls]).rebuild).bytes;
+  }
+  /// Per recomputation set: kept_of and backward_of its layers, [class * sets + set].
+  struct Sets {
+    std::vector<double> kept, backward;
+  };
   /// For other recomputation sets that treat layers alike(), side by side: no more than the rank
-  /// allocates without graphs. `kept`: their kept_of, [class * sets + set].
-  void least_allocated(int rank, std::span<const double> kept, std::span<double> least) const;
+  /// allocates without graphs.
+  void least_allocated(int rank, const Sets& sets, std::span<double> least) const;
   /// `detail` (optional) receives the tree of terms.
   [[nodiscard]] RankPeak rank_peak(int rank, MemoryItem* detail = nullptr) const;
 
@@ -120,6 +128,7 @@ class LayoutMemory {
   void layers_backward(const StageCounts& last, double stored, Moment& best, double& pair) const;
   [[nodiscard]] double between_steps(int rank) const;
   [[nodiscard]] bool leaves_graph(bool recomputed_whole) const;
+  [[nodiscard]] Transient backward_transient(std::size_t cls, double rebuild) const;
   [[nodiscard]] double mtp_input() const { return 12 * shard_.dims.h * shard_.dims.n; }
   void add_detail(MemoryItem& tree, int rank, const RankPeak& peak, const RankActivations& a) const;
   void add_layers(MemoryItem& tree, const StageCounts& stage, int chunk, int microbatches) const;

@@ -130,37 +130,45 @@ double ParamTables::distinct_linears(std::uint32_t parts) const {
   return at->second;
 }
 
-RankParams ParamTables::rank(const Problem& p, const PipelinePlan& plan, int pp_rank) const {
+RankContents rank_contents(const Problem& p, const PipelinePlan& plan, int pp_rank) {
   const ModelSpec& m = p.model;
-  const std::size_t mtp = p.classes.size(), loss = mtp + 1;
-  RankParams r;
-  std::uint32_t held = 0;
-  const auto add = [&](std::size_t part) {
-    r.dense += parts_[part].params.dense;
-    r.expert += parts_[part].params.expert;
-    r.dense_linear += parts_[part].params.dense_linear;
-    held |= 1u << part;
-  };
-  bool has_embedding = false, has_loss = false;
+  const int depths = m.mtp_use_repeated_layer ? std::min(1, m.mtp_num_layers) : m.mtp_num_layers;
+  RankContents held;
   for (int c = 0; c < plan.vpp; ++c) {
     const Stage& stage = plan.at(pp_rank, c);
     for (const int layer : stage.layers)
-      add(static_cast<std::size_t>(p.class_of_layer[static_cast<std::size_t>(layer)]));
-    const int depths = m.mtp_use_repeated_layer ? std::min(1, m.mtp_num_layers) : m.mtp_num_layers;
-    for (int d = 0; stage.mtp && d < depths; ++d) {
-      for (const int cls : p.mtp_classes) add(static_cast<std::size_t>(cls));
-      add(mtp);
+      ++held.layers[static_cast<std::size_t>(p.class_of_layer[static_cast<std::size_t>(layer)])];
+    if (stage.mtp) {
+      held.mtp_depths += depths;
+      for (const int cls : p.mtp_classes) held.layers[static_cast<std::size_t>(cls)] += depths;
     }
-    has_embedding = has_embedding || stage.embedding || (stage.mtp && m.mtp_num_layers > 0);
-    has_loss = has_loss || stage.loss;
+    held.embedding = held.embedding || stage.embedding || (stage.mtp && m.mtp_num_layers > 0);
+    held.loss = held.loss || stage.loss;
   }
-  if (has_loss) add(loss);
-  if (has_embedding) r.embedding = vocabulary_;
+  return held;
+}
+
+RankParams ParamTables::rank(const Problem& p, const RankContents& held) const {
+  const ModelSpec& m = p.model;
+  const std::size_t mtp = p.classes.size(), loss = mtp + 1;
+  RankParams r;
+  std::uint32_t parts = 0;
+  const auto add = [&](std::size_t part, int count) {
+    if (count == 0) return;
+    r.dense += count * parts_[part].params.dense;
+    r.expert += count * parts_[part].params.expert;
+    r.dense_linear += count * parts_[part].params.dense_linear;
+    parts |= 1u << part;
+  };
+  for (std::size_t c = 0; c < mtp; ++c) add(c, held.layers[c]);
+  add(mtp, held.mtp_depths);
+  add(loss, held.loss ? 1 : 0);
+  if (held.embedding) r.embedding = vocabulary_;
   // a tied output weight shares storage with the embedding of the same rank
-  if (has_loss && (m.untie_embeddings_and_output_weights || !has_embedding))
+  if (held.loss && (m.untie_embeddings_and_output_weights || !held.embedding))
     r.output_layer = vocabulary_;
   r.dense += r.embedding + r.output_layer;
-  r.dummy_wgrad = p.features.transformer_engine ? distinct_linears(held) : 0;
+  r.dummy_wgrad = p.features.transformer_engine ? distinct_linears(parts) : 0;
   return r;
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 /// Parameters that one pipeline rank holds, in elements, by how they are sharded and quantised
 /// (memory.md section 1).
+#include <array>
 #include <cstdint>
 #include <map>
 #include <utility>
@@ -23,11 +24,20 @@ struct RankParams {
   [[nodiscard]] double total() const { return dense + expert; }
 };
 
+/// What a pipeline rank holds parameters of.
+struct RankContents {
+  std::array<int, kMaxLayerClasses> layers{};  ///< by class, of MTP depths too
+  int mtp_depths = 0;                          ///< with parameters of their own
+  bool embedding = false;                      ///< a word table: the model's or MTP's copy
+  bool loss = false;
+};
+RankContents rank_contents(const Problem& p, const PipelinePlan& plan, int pp_rank);
+
 /// The parts that ranks are made of, for one TP, EP and ETP.
 class ParamTables {
  public:
   ParamTables(const Problem& p, const Layout& l);
-  [[nodiscard]] RankParams rank(const Problem& p, const PipelinePlan& plan, int pp_rank) const;
+  [[nodiscard]] RankParams rank(const Problem& p, const RankContents& held) const;
 
  private:
   /// Elements of the distinct linears of a set of parts.
@@ -44,7 +54,7 @@ class ParamTables {
 RankParams layer_rank_params(const Problem& p, const Layout& l, const LayerKind& layer);
 inline RankParams rank_params(const Problem& p, const Layout& l, const PipelinePlan& plan,
                               int pp_rank) {
-  return ParamTables(p, l).rank(p, plan, pp_rank);
+  return ParamTables(p, l).rank(p, rank_contents(p, plan, pp_rank));
 }
 
 }  // namespace moecast

@@ -272,6 +272,7 @@ Pipeline make_pipeline(const Problem& p, PipelinePlan plan, const ScheduleShape&
   for (const StageCounts& stage : t.stages)
     t.content.push_back(
         cache.contents.try_emplace(stage, static_cast<int>(cache.contents.size())).first->second);
+  for (int r = 0; r < s.pp; ++r) t.held.push_back(rank_contents(p, t.plan, r));
   t.kind = number_ranks(t);
   t.distinct = distinct_of(t.content, s.vpp);
   const auto known = cache.alive.find({s.pp, s.vpp, s.microbatches, s.group});
@@ -369,6 +370,10 @@ Result<MeshTables> make_mesh_tables(const Problem& p, const Layout& l, MeshCache
   t.pipeline = pipeline.take();
   const ParamTables& parts = cache.params.try_emplace({l.tp, l.ep, l.etp}, p, l).first->second;
   const Dims dims = make_dims(p, shard_key(l));
+  const auto ranks = static_cast<std::size_t>(l.pp);
+  t.params.reserve(ranks);
+  t.states.reserve(ranks);
+  t.workspace.reserve(ranks);
   for (int r = 0; r < l.pp; ++r) {
     const auto twin = static_cast<std::size_t>(t.pipeline->kind[static_cast<std::size_t>(r)]);
     if (twin < static_cast<std::size_t>(r)) {
@@ -377,7 +382,7 @@ Result<MeshTables> make_mesh_tables(const Problem& p, const Layout& l, MeshCache
       t.workspace.push_back(t.workspace[twin]);
       continue;
     }
-    t.params.push_back(parts.rank(p, t.plan(), r));
+    t.params.push_back(parts.rank(p, t.pipeline->held[static_cast<std::size_t>(r)]));
     t.states.push_back(rank_state(p, l, t.params.back(), r));
     t.workspace.push_back(workspace_terms(p, l, dims, t.params.back(), r).total());
     t.least_tail = std::max(t.least_tail, optimizer_seconds(p, l, t.params.back()));

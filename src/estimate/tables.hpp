@@ -145,6 +145,7 @@ struct Pipeline {
   std::vector<StageCounts> stages;  ///< [rank * vpp + chunk]
   std::vector<int> content;         ///< per stage: number of its contents; equal stages share one,
                                     ///< in all pipelines of a MeshCache
+  std::vector<RankContents> held;   ///< per rank
   std::vector<int> kind;  ///< per rank: ranks with equal chunks share one; rank 0 has its own
   Alive alive, alive_overlap;
   /// Ranks of which one is the fullest, whatever the layout: a later rank with the same layers and

@@ -45,15 +45,16 @@ const std::array<std::vector<InnerRule>, kLevels + 1>& rules_by_level() {
 }
 
 /// What a rule may read through another name: precision sets a recipe's flags, sequence
-/// parallelism follows TP.
+/// parallelism follows TP. (Tested against the rules on random meshes.)
 bool implied(std::string_view axis, std::string_view key) {
-  return axis == "precision" ||
+  const auto of_precision = [&](std::string_view start) { return key.starts_with(start); };
+  return (axis == "precision" && (of_precision("fp8_") || of_precision("fp4_") ||
+                                  of_precision("reuse_grad_buf_for_mxfp8"))) ||
          (axis == "layout.tensor_model_parallel_size" && key == "layout.sequence_parallel");
 }
 
-}  // namespace
-
-std::vector<std::size_t> mesh_axes_read(const Space& s, Level level) {
+/// Mesh axes that any of these rules reads.
+std::vector<std::size_t> axes_read(const Space& s, const std::vector<InnerRule>& rules) {
   std::vector<std::size_t> axes;
   for (std::size_t axis = 0; axis < s.axes.size(); ++axis) {
     const std::string& name = s.axes[axis].key;
@@ -62,7 +63,6 @@ std::vector<std::size_t> mesh_axes_read(const Space& s, Level level) {
       const std::string_view full = knob != nullptr ? knob->key : std::string_view(key);
       return full == name || implied(name, full);
     };
-    const auto& rules = rules_by_level()[static_cast<std::size_t>(level)];
     const bool read = std::any_of(rules.begin(), rules.end(), [&](const InnerRule& rule) {
       const auto keys = keys_of(rule_table()[static_cast<std::size_t>(rule.index)]);
       return std::any_of(keys.begin(), keys.end(), reads);
@@ -70,6 +70,12 @@ std::vector<std::size_t> mesh_axes_read(const Space& s, Level level) {
     if (read) axes.push_back(axis);
   }
   return axes;
+}
+
+}  // namespace
+
+std::vector<std::size_t> mesh_axes_read(const Space& s, Level level) {
+  return axes_read(s, rules_by_level()[static_cast<std::size_t>(level)]);
 }
 
 InnerRules::InnerRules(const Space& space, Legality& legality)
@@ -86,20 +92,59 @@ InnerRules::InnerRules(const Space& space, Legality& legality)
     tables_[level].places = places;
     tables_[level].axes = mesh_axes_read(s_, static_cast<Level>(level));
   }
+  for (const InnerRule& rule : rules_by_level()[kLevels]) {
+    std::vector<std::size_t> axes = axes_read(s_, {rule});
+    auto group = std::find_if(mesh_groups_.begin(), mesh_groups_.end(),
+                              [&](const MeshGroup& g) { return g.axes == axes; });
+    if (group == mesh_groups_.end()) {
+      std::size_t values = 1;
+      for (const std::size_t axis : axes) values *= s_.axes[axis].size;
+      group = mesh_groups_.insert(
+          group, {std::move(axes), {}, std::vector<std::int16_t>(values, kUnknown)});
+    }
+    group->rules.push_back(rule.index);
+  }
 }
 
-void InnerRules::enter(std::size_t mesh) {
-  mesh_ = mesh;
+void InnerRules::count_digits(std::size_t mesh) {
   for (std::size_t axis = digits_.size(); axis-- > 0;) {
     digits_[axis] = mesh % s_.axes[axis].size;
     mesh /= s_.axes[axis].size;
   }
+}
+
+std::uint64_t InnerRules::key_of(const std::vector<std::size_t>& axes) const {
+  std::uint64_t key = 0;
+  for (const std::size_t axis : axes) key = key * s_.axes[axis].size + digits_[axis];
+  return key;
+}
+
+int InnerRules::refusing_mesh(std::size_t mesh) {
+  mesh_ = mesh;
+  count_digits(mesh);
+  int first = -1;
+  for (MeshGroup& group : mesh_groups_) {
+    std::int16_t& answer = group.answer[key_of(group.axes)];
+    if (answer == kUnknown) {
+      const RuleInput& input = legality_.input(s_.meshes[mesh]);
+      const auto refuses = [&](int rule) {
+        return rule_table()[static_cast<std::size_t>(rule)].broken(input);
+      };
+      const auto at = std::find_if(group.rules.begin(), group.rules.end(), refuses);
+      answer = static_cast<std::int16_t>(at == group.rules.end() ? -1 : *at);
+    }
+    if (answer >= 0 && (first < 0 || answer < first)) first = answer;
+    if (first == 0) break;  // the sizes, by which the others divide
+  }
+  return first;
+}
+
+void InnerRules::enter(std::size_t mesh) {
+  if (mesh != mesh_) count_digits(mesh);
+  mesh_ = mesh;
   for (std::size_t level = 0; level < kLevels; ++level) {
-    Table& t = tables_[level];
-    std::uint64_t key = 0;
-    for (const std::size_t axis : t.axes) key = key * s_.axes[axis].size + digits_[axis];
-    Row& row = t.rows[key];
-    if (row.rules.empty()) row.rules.assign(t.places, kUnknown);
+    Row& row = tables_[level].rows[key_of(tables_[level].axes)];
+    if (row.rules.empty()) row.rules.assign(tables_[level].places, kUnknown);
     row_[level] = &row;
   }
 }
@@ -148,10 +193,6 @@ const InnerRules::Refused& InnerRules::refused_recomputes(InnerIndex i) {
     add_bit(refused.any.data(), r);
   }
   return refused;
-}
-
-int InnerRules::refusing_mesh(std::size_t mesh) {
-  return first_of_level(kLevels, legality_.input(s_.meshes[mesh]));
 }
 
 int InnerRules::refusing(const InnerIndex& i) {

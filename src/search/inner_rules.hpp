@@ -1,6 +1,7 @@
 #pragma once
-/// Rules that read a knob of an inner axis, answered from tables: a rule is asked once for every
-/// combination of the axes that its level reads, not once per candidate.
+/// Rules answered from tables: one that reads a knob of an inner axis is asked once for every
+/// combination of the axes that its level reads, one that reads none once for every combination of
+/// the mesh axes that it reads, not once per candidate or mesh.
 #include <cstdint>
 #include <unordered_map>
 #include <vector>
@@ -19,7 +20,7 @@ class InnerRules {
   InnerRules(const Space& space, Legality& legality);
   /// Index of the first rule that reads no inner knob and refuses the mesh, or -1.
   [[nodiscard]] int refusing_mesh(std::size_t mesh);
-  /// Later questions are about this mesh.
+  /// Later questions are about this mesh, which refusing_mesh() was asked about.
   void enter(std::size_t mesh);
   /// Index of the first rule of the level that refuses this point, or -1.
   [[nodiscard]] int refusing(Level level, const InnerIndex& i) {
@@ -48,6 +49,14 @@ class InnerRules {
     std::size_t places = 1;         ///< points of the inner axes down to its level
     std::unordered_map<std::uint64_t, Row> rows;
   };
+  /// Rules of the mesh that read the same axes.
+  struct MeshGroup {
+    std::vector<std::size_t> axes;
+    std::vector<int> rules;            ///< indices into the rule table
+    std::vector<std::int16_t> answer;  ///< by the axes' values: the first that refuses, or -1
+  };
+  void count_digits(std::size_t mesh);
+  [[nodiscard]] std::uint64_t key_of(const std::vector<std::size_t>& axes) const;
   [[nodiscard]] std::size_t place(Level level, const InnerIndex& i) const;
   [[nodiscard]] std::int16_t ask(Level level, const InnerIndex& i);
 
@@ -55,8 +64,9 @@ class InnerRules {
   Legality& legality_;
   std::size_t mesh_ = 0;
   std::vector<std::size_t> digits_;  ///< of the mesh, one per axis
-  std::vector<Table> tables_;        ///< per level
-  std::vector<Row*> row_;            ///< of this mesh, per level
+  std::vector<MeshGroup> mesh_groups_;
+  std::vector<Table> tables_;  ///< per level
+  std::vector<Row*> row_;      ///< of this mesh, per level
 };
 
 /// Mesh axes that rules of a level read (tested against the rules themselves).

@@ -91,7 +91,7 @@ void MeshMemory::ask_all(InnerIndex i, const ShardTables& shard, Known& k) {
   const LayoutMemory memory(p_, l, shard, *tables_);
   std::fill(least_.begin(), least_.end(), 0.0);
   for (const int rank : tables_->pipeline->fullest) {
-    memory.least_allocated(rank, layers.of_class, least_of_rank_);
+    memory.least_allocated(rank, layers.sets, least_of_rank_);
     for (std::size_t r = 0; r < least_.size(); ++r)
       least_[r] = std::max(least_[r], least_of_rank_[r]);
   }
@@ -107,14 +107,17 @@ const MeshMemory::Kept& MeshMemory::kept(InnerIndex i, const ShardTables& shard)
   if (k.any && k.group == group) return k;
   k.any = k.alike = true;
   k.group = group;
-  k.of_class.assign(shard.classes.size() * least_.size(), 0.0);
+  k.sets.kept.assign(shard.classes.size() * least_.size(), 0.0);
+  k.sets.backward = k.sets.kept;
   for (std::size_t r = 0; r < s_.recomputes.size(); ++r) {
     i.recompute = static_cast<std::uint16_t>(r);
     const Layout l = candidate(s_, mesh_, i);
     const LayoutMemory memory(p_, l, shard, *tables_);
     k.alike = k.alike && memory.alike();
-    for (std::size_t c = 0; c < shard.classes.size(); ++c)
-      k.of_class[c * least_.size() + r] = memory.kept_of(c);
+    for (std::size_t c = 0; c < shard.classes.size(); ++c) {
+      k.sets.kept[c * least_.size() + r] = memory.kept_of(c);
+      k.sets.backward[c * least_.size() + r] = memory.backward_of(c);
+    }
   }
   return k;
 }

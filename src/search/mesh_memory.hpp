@@ -50,7 +50,7 @@ class MeshMemory {
   struct Kept {
     bool any = false, alike = false;
     std::uint64_t group = 0;
-    std::vector<double> of_class;  ///< [class * lanes + choice]
+    LayoutMemory::Sets sets;  ///< [class * lanes + choice]
   };
   Known& known(const InnerIndex& i) {
     return known_[2u * i.dispatcher + (s_.overlaps[i.overlap].overlap ? 1 : 0)];

@@ -1,6 +1,7 @@
 // The scan against asking candidate by candidate: what it counts, and what it says without looking.
 #include <cstdint>
 #include <map>
+#include <random>
 #include <string>
 
 #include "catch.hpp"
@@ -124,6 +125,45 @@ TEST_CASE("is every candidate counted once, under what is said of it first?") {
   }
 }
 
+TEST_CASE("do the tables of rules say of a mesh of a large search what the rules say?") {
+  for (const char* model : {"deepseek-v3", "qwen3-235b-a22b", "llama3-70b"}) {
+    SearchRequest request;
+    request.base = run_of(model, "gb200-nvl72", 1024);
+    request.precisions = {Precision::bf16, Precision::fp8_tensorwise, Precision::fp8_blockwise,
+                          Precision::mxfp8, Precision::nvfp4};
+    request.vary = {{"layout.microbatch_group_size_per_vp_stage", {"2", "4"}}};
+    const Problem p = problem_of(request.base);
+    const Space space = must(make_space(request, p));
+    Legality legality(p);
+    InnerRules rules(space, legality);
+    std::mt19937 random(408);
+    const auto any = [&](std::size_t below) {
+      return std::uniform_int_distribution<std::size_t>(0, below - 1)(random);
+    };
+    int legal = 0;
+    for (int i = 0; i < 20000; ++i) {
+      const std::size_t mesh = any(space.meshes.size());
+      const int refusing = rules.refusing_mesh(mesh);
+      INFO(model << ", mesh " << mesh);
+      if (refusing >= 0) {
+        const RuleInput& input = legality.input(space.meshes[mesh]);
+        REQUIRE(rule_table()[static_cast<std::size_t>(refusing)].broken(input));
+        REQUIRE(first_broken_rule(input) <= refusing);
+        continue;
+      }
+      rules.enter(mesh);
+      InnerIndex inner;
+      inner.dispatcher = static_cast<std::uint16_t>(any(space.dispatchers.size()));
+      inner.overlap = static_cast<std::uint16_t>(any(space.overlaps.size()));
+      inner.recompute = static_cast<std::uint16_t>(any(space.recomputes.size()));
+      const bool said = rules.refusing(inner) < 0;
+      REQUIRE(said == (legality.first_broken(candidate(space, mesh, inner)) < 0));
+      legal += said ? 1 : 0;
+    }
+    CHECK(legal > 50);
+  }
+}
+
 TEST_CASE("the least that a rank allocates is never above what it allocates") {
   LegalLayouts samples(408);
   int close = 0;
@@ -133,12 +173,14 @@ TEST_CASE("the least that a rank allocates is never above what it allocates") {
     const MeshTables mesh = must(make_mesh_tables(s.problem, s.layout));
     const LayoutMemory memory(s.problem, s.layout, shard, mesh);
     if (!memory.alike()) continue;
-    std::vector<double> kept;  // of this set twice
-    for (std::size_t c = 0; c < shard.classes.size(); ++c)
-      kept.insert(kept.end(), 2, memory.kept_of(c));
+    LayoutMemory::Sets sets;  // this one twice
+    for (std::size_t c = 0; c < shard.classes.size(); ++c) {
+      sets.kept.insert(sets.kept.end(), 2, memory.kept_of(c));
+      sets.backward.insert(sets.backward.end(), 2, memory.backward_of(c));
+    }
     for (int rank = 0; rank < s.layout.pp; ++rank) {
       std::vector<double> least(2);
-      memory.least_allocated(rank, kept, least);
+      memory.least_allocated(rank, sets, least);
       RankActivations a;
       memory.activations(rank, a);
       const double all = allocated(a, {}, 0);
