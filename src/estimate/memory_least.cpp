@@ -19,7 +19,7 @@ void LayoutMemory::least_allocated(int rank, const Sets& sets, std::span<double>
   peak.optimizer = state.optimizer;
   peak.dispatcher = shard_.dispatcher_bytes;
   peak.workspace = mesh_.workspace[i];
-  const double held = peak.held(), step = state.gradient_cast;
+  const double held = peak.held(), step = state.optimizer_step;
   const StageCounts& last = mesh_.stages()[(i + 1) * static_cast<std::size_t>(l_.vpp) - 1];
   const double forward = 2 * shard_.dims.h * shard_.dims.n;
   const HeadMemory& head = shard_.head_memory;

@@ -166,7 +166,7 @@ void LayoutMemory::moments(const StageCounts& last, const RankState& state,
     best.consider({best.stored, best.transient + pair, "overlapped layer pair",
                    "the moment of one microbatch + one layer of the other"});
   // moments are created at the end of step 1, before any graph is captured
-  const double step = a.kept + state.gradient_cast;
+  const double step = a.kept + state.optimizer_step;
   peak.before_graphs = peak.held() + std::max(best.bytes(), step);
   peak.first_step = peak.held() + std::max(best.bytes() - state.moments, step);
   peak.at_rest = state.total() + a.kept + (l_.sp() ? 2 * d.h * d.N : 0);
@@ -174,7 +174,7 @@ void LayoutMemory::moments(const StageCounts& last, const RankState& state,
   peak.transient = best.transient;
   peak.moment = best.name;
   peak.formula = best.formula;
-  a.optimizer_step = state.gradient_cast;
+  a.optimizer_step = state.optimizer_step;
 }
 
 /// All layers of a class alike.
@@ -267,7 +267,8 @@ RankPeak LayoutMemory::with_graphs(int rank, const RankActivations& a, GraphUse 
     peak.stored = kept;
     peak.transient = a.optimizer_step;
     peak.moment = "optimizer step";
-    peak.formula = "4 B per element of the gradient shard";
+    peak.formula =
+        "4 B per element of a cast gradient shard, 2 B of masters cast to quantised weights";
   }
   return peak;
 }

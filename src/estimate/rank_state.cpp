@@ -41,6 +41,17 @@ bool casts_gradients(const Layout& l) {
          (l.master_dtype == DType::fp32 && l.optimizer_offload_fraction == 0);
 }
 
+/// FP8 weights are made from the masters through BF16: TransformerEngine casts the masters of all
+/// weights of an optimizer before it quantises the first (dense and expert weights have an
+/// optimizer each). MXFP8's parameters pass through the gradient buffer instead. Ref:
+/// TransformerEngine pytorch/tensor/utils.py cast_master_weights_to_fp8, called by
+/// megatron/core/optimizer/ distrib_optimizer.py _copy_main_params_to_model_params; peaks of step 1
+/// in Megatron-Bridge PR 3107.
+bool casts_masters(const Problem& p, const Layout& l) {
+  return l.distributed_optimizer && gathers_quantised(p, l) && l.precision != Precision::bf16 &&
+         l.precision != Precision::mxfp8 && l.master_dtype != DType::bf16;
+}
+
 double moment_bytes(const Layout& l) {
   return bytes_of(l.precision_aware_optimizer ? l.moment_dtype : DType::fp32);
 }
@@ -166,7 +177,12 @@ RankStateTerms rank_state_terms(const Problem& p, const Layout& l, const RankPar
   t.host.add("offloaded optimizer state", 12 * moved, moved, "master, exp_avg, exp_avg_sq in fp32");
   t.host.add("offloaded gradients", 4 * moved, moved, "fp32 copy");
   if (casts_gradients(l))
-    t.gradient_cast.add("gradient shard in fp32", 4 * shard, shard, "4 B per element of the shard");
+    t.optimizer_step.add("gradient shard in fp32", 4 * shard, shard,
+                         "4 B per element of the shard");
+  const double quantised = std::max(r.dense_linear / n.dense, r.expert / n.expert);
+  if (casts_masters(p, l))
+    t.optimizer_step.add("masters of quantised weights in BF16", 2 * quantised, quantised,
+                         "2 B per element of the shard, dense or expert");
   if (l.fsdp == FsdpSharding::optim_grads_params) shard_by_fsdp(t, p, l, r, n);
   return t;
 }
@@ -179,7 +195,7 @@ RankState rank_state(const Problem& p, const Layout& l, const RankParams& params
   s.moments = t.moments.total();
   s.optimizer = t.master.total() + s.moments;
   s.host = t.host.total();
-  s.gradient_cast = t.gradient_cast.total();
+  s.optimizer_step = t.optimizer_step.total();
   return s;
 }
 

@@ -9,14 +9,13 @@ namespace moecast {
 
 struct RankState {
   double weights = 0, gradients = 0, optimizer = 0;
-  double moments = 0;  ///< part of optimizer that step 1 creates at its end
-  double host = 0;     ///< pinned host memory of an offloaded optimizer
-  double gradient_cast =
-      0;  ///< fp32 copy of the gradient shard at the optimizer step (BF16 gradients)
+  double moments = 0;         ///< part of optimizer that step 1 creates at its end
+  double host = 0;            ///< pinned host memory of an offloaded optimizer
+  double optimizer_step = 0;  ///< copies that live during the optimizer step only
   [[nodiscard]] double total() const { return weights + gradients + optimizer; }
 };
 struct RankStateTerms {
-  Terms weights, gradients, master, moments, host, gradient_cast;
+  Terms weights, gradients, master, moments, host, optimizer_step;
 };
 RankStateTerms rank_state_terms(const Problem& p, const Layout& l, const RankParams& params,
                                 int pp_rank);

@@ -30,22 +30,43 @@ bool says(const MeasuredRow& row, const std::string& words) {
          rows::cell(row, "notes").find(words) != std::string::npos;
 }
 
+/// Until PR 3169 of Megatron-Bridge (r0.4.0, April 2026) a log had one memory line per pipeline
+/// stage, printed after the first iteration, and the performance scripts quote the first of them:
+/// which stage printed it is not known. Ref: training/utils/train_utils.py,
+/// scripts/performance/utils/evaluate.py.
+bool early_bridge_log(const MeasuredRow& row) {
+  const std::string release = rows::cell(row, "release");
+  static const std::regex kRelease("^(2[0-9]\\.[0-9]{2})(-2[0-9]\\.[0-9]{2})?$");
+  std::smatch from;
+  return rows::cell(row, "source").find("Megatron-Bridge") != std::string::npos &&
+         std::regex_match(release, from, kRelease) && from[1].str() < "26.04";
+}
+
 bool of_first_step(const MeasuredRow& row) {
-  return says(row, "after step 1") || says(row, "peak after iteration 1");
+  return says(row, "after step 1") || says(row, "peak after iteration 1") || early_bridge_log(row);
 }
 
-/// The pipeline rank that a figure is of; -1 = the largest.
-int rank_of(const MeasuredRow& row) {
-  return row.mem_basis.find("rank-0") != std::string::npos ? 0 : -1;
+/// The pipeline rank that a figure is of: the first, the largest, or whichever printed it.
+enum class Of : unsigned char { first, largest, nearest };
+Of rank_of(const MeasuredRow& row) {
+  if (row.mem_basis.find("rank-0") != std::string::npos) return Of::first;
+  return early_bridge_log(row) ? Of::nearest : Of::largest;
 }
 
+/// The ranks' value that `measured` is held against.
 template <typename Value>
-double largest(const Estimate& e, int pp_rank, Value value) {
-  double most = 0;
+double held_against(const Estimate& e, Of of, double measured, Value value) {
+  if (e.ranks.empty()) return 0;
+  double chosen = value(e.ranks.front());
   for (const RankMemory& rank : e.ranks) {
-    if (pp_rank < 0 || rank.pp_rank == pp_rank) most = std::max(most, value(rank));
+    const double other = value(rank);
+    const bool better = of == Of::largest ? other > chosen
+                        : of == Of::nearest
+                            ? std::abs(other - measured) < std::abs(chosen - measured)
+                            : false;
+    if (better) chosen = other;
   }
-  return most;
+  return chosen;
 }
 
 struct Score {
@@ -111,27 +132,29 @@ double predicted_peak_gib(const MeasuredRow& row, const Estimate& estimate) {
   const bool first = of_first_step(row);
   const bool layered = estimate.run.layout.cuda_graph_impl == CudaGraphImpl::transformer_engine;
   const bool before_graphs = layered && rows::bridge_release(rows::cell(row, "release"));
-  return largest(estimate, rank_of(row), [&](const RankMemory& rank) {
-    if (first) return in_gib(rank.peak_first_step);
-    if (reserved) return in_gib(rank.peak_reserved);
-    return in_gib(before_graphs ? rank.peak_before_graphs : rank.peak);
-  });
+  return held_against(estimate, rank_of(row), row.peak_mem_gib.value_or(0),
+                      [&](const RankMemory& rank) {
+                        if (first) return in_gib(rank.peak_first_step);
+                        if (reserved) return in_gib(rank.peak_reserved);
+                        return in_gib(before_graphs ? rank.peak_before_graphs : rank.peak);
+                      });
 }
 
 void compare_memory(const MeasuredRow& row, const Estimate& e, ValidatedRow& out) {
-  const int rank = rank_of(row);
+  const Of rank = rank_of(row);
+  const auto figure = [&](double measured, auto value) {
+    return ValidatedRow::Figure{held_against(e, rank, measured, value), measured};
+  };
   if (row.at_rest_gib)
-    out.at_rest_gib = {largest(e, rank, [](const RankMemory& r) { return in_gib(r.at_rest); }),
-                       *row.at_rest_gib};
+    out.at_rest_gib =
+        figure(*row.at_rest_gib, [](const RankMemory& r) { return in_gib(r.at_rest); });
   if (row.params_rank)
-    out.params_rank = {largest(e, 0, [](const RankMemory& r) { return r.params; }),
-                       *row.params_rank};
+    out.params_rank = {e.ranks.empty() ? 0 : e.ranks.front().params, *row.params_rank};
   // torch's reserved memory holds no context and no communicators
   if (row.reserved_gib)
-    out.reserved_gib = {
-        largest(e, rank,
-                [](const RankMemory& r) { return in_gib(r.peak_reserved - r.outside_allocator); }),
-        *row.reserved_gib};
+    out.reserved_gib = figure(*row.reserved_gib, [](const RankMemory& r) {
+      return in_gib(r.peak_reserved - r.outside_allocator);
+    });
 }
 
 Json memory_summary(const std::vector<MeasuredRow>& rows,

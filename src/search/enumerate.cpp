@@ -7,6 +7,7 @@
 #include <mutex>
 #include <thread>
 
+#include "core/pages.hpp"
 #include "search/mesh_scan.hpp"
 
 namespace moecast {
@@ -84,7 +85,9 @@ Enumeration enumerate(const SearchRequest& request, const Problem& p, const Spac
   for (int t = 0; t < threads; ++t) {
     scans.push_back(std::make_unique<MeshScan>(request, p, space));
     // addresses, not memory: what grows is not copied, and all are joined in the first
-    scans.back()->result().survivors.reserve(t == 0 ? kAllSurvivors : kSurvivors);
+    std::vector<Survivor>& survivors = scans.back()->result().survivors;
+    survivors.reserve(t == 0 ? kAllSurvivors : kSurvivors);
+    ask_large_pages(survivors);
   }
   const std::vector<std::uint32_t> order = by_shard(space, request.part);
   const std::size_t blocks = (order.size() + kBlock - 1) / kBlock;

@@ -5,9 +5,10 @@
 namespace moecast {
 namespace {
 
-/// False: with any graphs the rank allocates what it does without.
+/// False: with any graphs but those of a whole iteration the rank allocates what it does without.
 bool graphs_matter(const RankActivations& a) {
-  return a.optimizer_step > 0 || a.graph_buffers > 0 || a.kept > a.peak.stored + a.peak.transient;
+  const double kept = std::max(a.kept, a.in_flight) + a.optimizer_step;  // pools keep no more
+  return a.graph_buffers > 0 || kept > a.peak.stored + a.peak.transient;
 }
 
 }  // namespace
@@ -65,7 +66,9 @@ void MeshMemory::ask(const InnerIndex& i, const ShardTables& shard, bool quick, 
       return;
     }
     if (!graphs_matter(a)) {
-      for (double& peak : peaks_) peak = std::max(peak, eager);
+      const double of_iteration = allocated(a, {0, true}, 0);
+      for (std::size_t g = 0; g < graphs_.size(); ++g)
+        peaks_[g] = std::max(peaks_[g], graphs_[g].whole ? of_iteration : eager);
       continue;
     }
     for (std::size_t g = 0; g < graphs_.size(); ++g) {

@@ -4,6 +4,7 @@
 #include <bit>
 #include <cstdint>
 
+#include "core/pages.hpp"
 #include "layout/knobs.hpp"
 #include "layout/pipeline_plan.hpp"
 #include "search/choices.hpp"
@@ -193,6 +194,7 @@ template <typename Values, typename Set>
 void multiply(Space& s, const char* key, const Values& values, Set set) {
   std::vector<Layout> next;
   next.reserve(s.meshes.size() * values.size());
+  ask_large_pages(next);
   for (const Layout& m : s.meshes) {
     for (const auto& v : values) {
       next.push_back(m);

@@ -104,8 +104,33 @@ TEST_CASE("BF16 with fp32 gradients takes 18 bytes per parameter, sharded 6 + 12
   l.grad_dtype = DType::bf16;
   CHECK_THAT(bytes(),
              WithinRel(4 * params.total() + 12 * (params.dense / 32 + params.expert / 4), 1e-12));
-  CHECK_THAT(rank_state(p, l, params, 0).gradient_cast,
+  CHECK_THAT(rank_state(p, l, params, 0).optimizer_step,
              WithinRel(4 * (params.dense / 32 + params.expert / 4), 1e-12));
+}
+
+TEST_CASE(
+    "FP8 weights are made from BF16 copies of their masters, all of one optimizer at a time") {
+  // the optimizer step of Llama 70B on TP 4, PP 4, DP 2: 2 B x (80 / 4 layers x 855.6 M / 4) / 2
+  const Problem p = problem_of("llama3-70b", "dgx-h100", 32);
+  Layout l = layout_of(4, 1);
+  l.pp = 4;
+  l.grad_dtype = DType::bf16;
+  const RankParams params = params_of(p, l);
+  const double shard = params.dense / 2;
+  const auto step = [&] { return rank_state(p, l, params, 0).optimizer_step; };
+  const double layer = 8192.0 * (2 * 8192 + 2 * 1024 + 3 * 28672);
+  l.precision = Precision::fp8_tensorwise;
+  CHECK_THAT(step(), WithinRel(4 * shard + 2 * 20 * layer / 4 / 2, 1e-12));
+  for (const Precision as_it_is : {Precision::bf16, Precision::mxfp8, Precision::fp8_blockwise}) {
+    l.precision = as_it_is;  // no FP8 parameters, or through the gradient buffer
+    CHECK_THAT(step(), WithinRel(4 * shard, 1e-12));
+  }
+  const Problem moe = problem_of("qwen3-30b-a3b", "dgx-h100", 32);
+  Layout experts = layout_of(1, 8);
+  experts.precision = Precision::fp8_tensorwise;
+  const RankParams held = params_of(moe, experts);  // dense over DP 32, experts over EDP 4
+  CHECK_THAT(rank_state(moe, experts, held, 0).optimizer_step,
+             WithinRel(2 * std::max(held.dense_linear / 32, held.expert / 4), 1e-12));
 }
 
 TEST_CASE("optimizer offload moves the moments: 8 bytes per sharded parameter, 16 on the host") {

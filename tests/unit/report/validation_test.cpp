@@ -188,6 +188,27 @@ TEST_CASE("the predicted peak is the kind of figure and the rank that mem_basis 
   CHECK_THAT(predicted(rank_0, "", "mcore dev"), WithinRel(60.0, 1e-12));
 }
 
+TEST_CASE(
+    "a memory line of an early Bridge log is of the first step, of whichever stage printed it") {
+  Estimate estimate;
+  estimate.ranks = {rank(0, 60, 70), rank(1, 65, 72), rank(2, 50, 90)};
+  for (std::size_t i = 0; i < 3; ++i)
+    estimate.ranks[i].peak_first_step = gibibytes(40 + 2 * static_cast<double>(i));
+  const auto predicted = [&](double measured, const char* release,
+                             const char* source = "Megatron-Bridge skills/SKILL.md (PR 3107)") {
+    MeasuredRow row;
+    row.mem_basis = "peak";
+    row.peak_mem_gib = measured;
+    row.columns = {{"source", source}, {"release", release}};
+    return predicted_peak_gib(row, estimate);
+  };
+  CHECK_THAT(predicted(39, "26.02"), WithinRel(40.0, 1e-12));
+  CHECK_THAT(predicted(41.5, "26.02-26.04"), WithinRel(42.0, 1e-12));
+  CHECK_THAT(predicted(60, "25.11"), WithinRel(44.0, 1e-12));
+  CHECK_THAT(predicted(39, "26.04"), WithinRel(65.0, 1e-12));  // printed after the second
+  CHECK_THAT(predicted(39, "26.02", "a paper"), WithinRel(65.0, 1e-12));
+}
+
 TEST_CASE("at-rest memory, reserved memory and parameters are read from columns or from notes") {
   MeasuredRow row;
   row.columns = {{"notes",
