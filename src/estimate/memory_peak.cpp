@@ -240,9 +240,29 @@ void LayoutMemory::activations(int rank, RankActivations& a) const {
 }
 
 double LayoutMemory::pinned_by_graphs(int rank, std::uint8_t modules) const {
-  std::array<double, kMaxClasses> captured{};
+  std::array<double, kMaxClasses> captured;
   for (std::size_t c = 0; c < shard_.classes.size(); ++c)
     captured[c] = shard_.classes[c].memory.captured(recompute_, modules);
+  return layered_ ? pinned_by_chunk(rank, captured) : pinned(rank, captured);
+}
+
+/// All layers of a class alike: no vector that another exceeds pins more.
+double LayoutMemory::pinned(int rank, const std::array<double, kMaxClasses>& captured) const {
+  const auto& bytes = full_ ? whole_ : selective_;
+  double most = 0;
+  for (const InFlight::Row& row : in_flight().rows[static_cast<std::size_t>(rank)]) {
+    double all = 0, sum = row.mtp_depths * mtp_input();
+    for (std::size_t c = 0; c < shard_.classes.size(); ++c) {
+      all += row.layers[c] * captured[c];
+      sum += row.layers[c] * bytes[c].stored;
+    }
+    most = std::max(most, std::min(all, sum));
+  }
+  return most;
+}
+
+double LayoutMemory::pinned_by_chunk(int rank,
+                                     const std::array<double, kMaxClasses>& captured) const {
   const StageCounts* chunks = &mesh_.stages()[static_cast<std::size_t>(rank * l_.vpp)];
   double pinned = 0;
   for (std::size_t v = 0; v < alive().size(rank); ++v) {

@@ -124,6 +124,9 @@ class LayoutMemory {
   }
   void stored(int rank, RankActivations& a) const;
   void stored_by_chunk(int rank, RankActivations& a) const;
+  [[nodiscard]] double pinned(int rank, const std::array<double, kMaxClasses>& captured) const;
+  [[nodiscard]] double pinned_by_chunk(int rank,
+                                       const std::array<double, kMaxClasses>& captured) const;
   void moments(const StageCounts& last, const RankState& state, RankActivations& a) const;
   void layers_backward(const StageCounts& last, double stored, Moment& best, double& pair) const;
   [[nodiscard]] double between_steps(int rank) const;

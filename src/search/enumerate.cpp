@@ -7,7 +7,6 @@
 #include <mutex>
 #include <thread>
 
-#include "core/pages.hpp"
 #include "search/mesh_scan.hpp"
 
 namespace moecast {
@@ -24,7 +23,7 @@ void parallel_for(std::size_t items, int threads, const std::function<void(int, 
 }
 
 FitOrder fit_order(const Space& s, const Survivor& c) {
-  const Layout& l = s.meshes[c.mesh];
+  const Layout l = s.mesh(c.mesh);
   const RecomputeChoice& r = s.recomputes[c.inner.recompute];
   const OffloadChoice& o = s.offloads[c.inner.offload];
   const auto n = [](auto value) { return static_cast<std::int64_t>(value); };
@@ -47,7 +46,7 @@ namespace {
 /// Numbers of the meshes that differ in these axes only, from the first of them on.
 std::vector<std::uint32_t> meshes_along(const Space& s, bool pipeline) {
   std::vector<std::uint32_t> numbers{0};
-  std::size_t stride = s.meshes.size();
+  std::size_t stride = s.meshes();
   for (const Space::Axis& axis : s.axes) {
     stride /= axis.size;
     if (axis.pipeline != pipeline) continue;
@@ -65,8 +64,8 @@ std::vector<std::uint32_t> meshes_along(const Space& s, bool pipeline) {
 /// Meshes that share layer tables stand together: they differ in PP and VPP only.
 std::vector<std::uint32_t> by_shard(const Space& s, const SearchPart& part) {
   std::vector<std::uint32_t> order;
-  if (s.meshes.empty()) return order;
-  order.reserve(s.meshes.size());
+  if (s.meshes() == 0) return order;
+  order.reserve(s.meshes());
   const std::vector<std::uint32_t> pipelines = meshes_along(s, true);
   for (const std::uint32_t group : meshes_along(s, false)) {
     for (const std::uint32_t pipeline : pipelines)
@@ -78,34 +77,43 @@ std::vector<std::uint32_t> by_shard(const Space& s, const SearchPart& part) {
 }  // namespace
 
 Enumeration enumerate(const SearchRequest& request, const Problem& p, const Space& space,
-                      int threads) {
-  constexpr std::size_t kBlock = 64;  // meshes that a thread takes at a time
-  constexpr std::size_t kSurvivors = 1u << 20, kAllSurvivors = 1u << 22;
+                      int threads, const Ceiling& ceiling) {
+  constexpr std::size_t kMostMeshes = 64;  // that a thread takes at a time
+  constexpr std::size_t kSpread = 16;      // one block of so many is scanned first
   std::vector<std::unique_ptr<MeshScan>> scans;
-  for (int t = 0; t < threads; ++t) {
-    scans.push_back(std::make_unique<MeshScan>(request, p, space));
-    // addresses, not memory: what grows is not copied, and all are joined in the first
-    std::vector<Survivor>& survivors = scans.back()->result().survivors;
-    survivors.reserve(t == 0 ? kAllSurvivors : kSurvivors);
-    ask_large_pages(survivors);
-  }
+  for (int t = 0; t < threads; ++t) scans.push_back(std::make_unique<MeshScan>(request, p, space));
   const std::vector<std::uint32_t> order = by_shard(space, request.part);
-  const std::size_t blocks = (order.size() + kBlock - 1) / kBlock;
+  const std::size_t length = std::clamp<std::size_t>(order.size() / kMostMeshes, 1, kMostMeshes);
+  std::vector<std::size_t> first, rest;  // blocks, by their first mesh
+  for (std::size_t begin = 0; begin < order.size(); begin += length) {
+    const bool early = ceiling && begin / length % kSpread == kSpread / 2;
+    (early ? first : rest).push_back(begin);
+  }
   std::atomic<std::size_t> done{0};
   std::mutex reporting;
-  parallel_for(blocks, threads, [&](int thread, std::size_t block) {
-    if (request.stopped()) return;
-    const std::size_t end = std::min(order.size(), (block + 1) * kBlock);
-    for (std::size_t i = block * kBlock; i < end; ++i)
-      scans[static_cast<std::size_t>(thread)]->scan(order[i]);
-    const std::size_t finished = done += end - block * kBlock;
-    if (request.progress && block % 4 == 0) {
-      const std::lock_guard lock(reporting);
-      request.progress(0.8 * static_cast<double>(finished) / static_cast<double>(order.size()));
-    }
-  });
+  const auto scan_all = [&](const std::vector<std::size_t>& blocks) {
+    parallel_for(blocks.size(), threads, [&](int thread, std::size_t block) {
+      if (request.stopped()) return;
+      const std::size_t end = std::min(order.size(), blocks[block] + length);
+      for (std::size_t i = blocks[block]; i < end; ++i)
+        scans[static_cast<std::size_t>(thread)]->scan(order[i]);
+      const std::size_t finished = done += end - blocks[block];
+      if (request.progress && block % 4 == 0) {
+        const std::lock_guard lock(reporting);
+        request.progress(0.8 * static_cast<double>(finished) / static_cast<double>(order.size()));
+      }
+    });
+  };
+  if (!first.empty()) {
+    scan_all(first);
+    std::vector<Survivor> found;
+    for (auto& scan : scans) scan->give_survivors(found);
+    const double limit = ceiling(std::move(found));
+    for (auto& scan : scans) scan->keep_up_to(limit);
+  }
+  scan_all(rest);
   Scan sum;
-  for (auto& scan : scans) sum.add(space, std::move(scan->result()));
+  for (auto& scan : scans) sum.add(space, scan->result());
   Enumeration all;
   all.candidates = done * space.inner_size();
   if (done < order.size())

@@ -3,6 +3,7 @@
 /// (and, where all are asked for, the exact step).
 /// Deterministic for any thread count: sums, and minima with a total order.
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <tuple>
@@ -20,6 +21,11 @@ struct Survivor {
   double bound = 0, reserved = 0;
 };
 
+/// What a survivor is ranked by, or cannot be better than.
+inline double least_value(const SearchRequest& r, const Survivor& c) {
+  return r.objective == SearchRequest::Objective::memory ? c.reserved : c.bound;
+}
+
 /// The place in the space: breaks ties.
 inline auto place_of(std::uint32_t mesh, const InnerIndex& i) {
   return std::tuple(mesh, i.offload, i.dispatcher, i.overlap, i.graph, i.recompute);
@@ -36,7 +42,7 @@ struct Shortfall {
 struct Enumeration {
   std::uint64_t candidates = 0, legal = 0, evaluated = 0, fit = 0;
   double scanned = 1;               ///< share of the meshes; less when stopped
-  std::vector<Survivor> survivors;  ///< in no particular order
+  std::vector<Survivor> survivors;  ///< in no particular order, but for those given to `ceiling`
   std::vector<double> steps;        ///< of the survivors, when all are asked for
   bool any_fit = false;
   Survivor first_fit;
@@ -47,9 +53,9 @@ struct Enumeration {
 /// No offload, selective before full recomputation, smallest model parallelism, then least
 /// recomputation, fewest chunks, smallest expert groups, smallest micro batch.
 FitOrder fit_order(const Space& s, const Survivor& c);
-/// What decides in most cases: equal for equal first three of the order, and sorts as they do.
-inline std::uint64_t first_of_fit_order(const Space& s, const Survivor& c) {
-  const Layout& l = s.meshes[c.mesh];
+/// What decides in most cases: equal for equal first three of the order, and sorts as they do. `l`:
+/// the survivor's mesh.
+inline std::uint64_t first_of_fit_order(const Space& s, const Layout& l, const Survivor& c) {
   const OffloadChoice& o = s.offloads[c.inner.offload];
   const bool offloads = !o.modules.empty() || o.optimizer_fraction > 0;
   const bool full = s.recomputes[c.inner.recompute].granularity == RecomputeGranularity::full;
@@ -57,8 +63,11 @@ inline std::uint64_t first_of_fit_order(const Space& s, const Survivor& c) {
          static_cast<std::uint64_t>(l.tp * l.cp * l.pp);
 }
 
+/// `ceiling` (optional) gets the survivors of a few blocks from all over the space and says what
+/// value (bound, or bytes) is too large to matter: later ones above it are counted, not kept.
+using Ceiling = std::function<double(std::vector<Survivor>)>;
 Enumeration enumerate(const SearchRequest& request, const Problem& p, const Space& space,
-                      int threads);
+                      int threads, const Ceiling& ceiling = {});
 
 /// Runs f(thread, item) for every item on `threads` workers; items are taken in order.
 void parallel_for(std::size_t items, int threads,

@@ -75,14 +75,14 @@ std::vector<std::string> outside(const SearchRequest& request, const Space& s, c
     const Value value = knob.get(asked);
     std::string searched;
     for (const std::size_t mesh : meshes) {
-      run.layout = s.meshes[mesh];
+      run.layout = s.mesh(mesh);
       const Value has = knob.get(run);
       if (has == value) return;
       searched += (searched.empty() ? "" : ", ") + has.dump();
     }
     lacking.push_back(fmt::format("{} = {} (searched: {})", knob.key, value.dump(), searched));
   };
-  std::size_t stride = s.meshes.size();
+  std::size_t stride = s.meshes();
   std::vector<std::string_view> axes;
   for (const Space::Axis& axis : s.axes) {
     stride /= axis.size;
@@ -216,7 +216,7 @@ std::optional<Survivor> find_in_space(const Space& s, const Layout& l) {
     if (!i.at) return std::nullopt;
   }
   c.inner = {*inner[0].at, *inner[1].at, *inner[2].at, *inner[3].at, *inner[4].at};
-  for (c.mesh = 0; c.mesh < s.meshes.size(); ++c.mesh) {
+  for (c.mesh = 0; c.mesh < s.meshes(); ++c.mesh) {
     if (candidate(s, c.mesh, c.inner) == l) return c;
   }
   return std::nullopt;

@@ -126,7 +126,7 @@ int InnerRules::refusing_mesh(std::size_t mesh) {
   for (MeshGroup& group : mesh_groups_) {
     std::int16_t& answer = group.answer[key_of(group.axes)];
     if (answer == kUnknown) {
-      const RuleInput& input = legality_.input(s_.meshes[mesh]);
+      const RuleInput& input = legality_.input(s_.mesh(mesh));
       const auto refuses = [&](int rule) {
         return rule_table()[static_cast<std::size_t>(rule)].broken(input);
       };

@@ -24,7 +24,7 @@ MeshMemory::MeshMemory(const Problem& p, const Space& s, double headroom)
   for (std::size_t g = 0; g < s.graphs.size(); ++g) {
     InnerIndex i;
     i.graph = static_cast<std::uint16_t>(g);
-    graphs_.push_back(graph_use(candidate(s, 0, i)));
+    graphs_.push_back(graph_use(candidate(s, std::size_t{0}, i)));
   }
   for (Known& k : known_) k.reserved.resize(s.graphs.size() * s.recomputes.size());
   least_.resize((s.recomputes.size() + 1) / 2 * 2);
@@ -32,8 +32,9 @@ MeshMemory::MeshMemory(const Problem& p, const Space& s, double headroom)
   peaks_.resize(s.graphs.size());
 }
 
-void MeshMemory::enter(std::uint32_t mesh, const MeshTables* tables) {
+void MeshMemory::enter(std::uint32_t mesh, const Layout& layout, const MeshTables* tables) {
   mesh_ = mesh;
+  layout_ = layout;
   tables_ = tables;
   for (Known& k : known_) {
     k.fits.assign(graphs_.size() * words_, 0);
@@ -53,7 +54,7 @@ bool MeshMemory::fits(const InnerIndex& i, const ShardTables& shard, bool quick)
 
 /// With all graphs.
 void MeshMemory::ask(const InnerIndex& i, const ShardTables& shard, bool quick, Known& k) {
-  const Layout l = candidate(s_, mesh_, i);
+  const Layout l = candidate(s_, layout_, i);
   const LayoutMemory memory(p_, l, shard, *tables_);
   std::fill(peaks_.begin(), peaks_.end(), 0.0);
   for (const int rank : tables_->pipeline->fullest) {
@@ -90,7 +91,7 @@ void MeshMemory::ask_all(InnerIndex i, const ShardTables& shard, Known& k) {
   k.bounded = true;
   const Kept& layers = kept(i, shard);
   if (!layers.alike) return;
-  const Layout l = candidate(s_, mesh_, i);
+  const Layout l = candidate(s_, layout_, i);
   const LayoutMemory memory(p_, l, shard, *tables_);
   std::fill(least_.begin(), least_.end(), 0.0);
   for (const int rank : tables_->pipeline->fullest) {
@@ -114,7 +115,7 @@ const MeshMemory::Kept& MeshMemory::kept(InnerIndex i, const ShardTables& shard)
   k.sets.backward = k.sets.kept;
   for (std::size_t r = 0; r < s_.recomputes.size(); ++r) {
     i.recompute = static_cast<std::uint16_t>(r);
-    const Layout l = candidate(s_, mesh_, i);
+    const Layout l = candidate(s_, layout_, i);
     const LayoutMemory memory(p_, l, shard, *tables_);
     k.alike = k.alike && memory.alike();
     for (std::size_t c = 0; c < shard.classes.size(); ++c) {

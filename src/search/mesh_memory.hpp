@@ -26,7 +26,7 @@ class MeshMemory {
  public:
   MeshMemory(const Problem& p, const Space& s, double headroom);
   /// Later questions are about this mesh and offload choice.
-  void enter(std::uint32_t mesh, const MeshTables* tables);
+  void enter(std::uint32_t mesh, const Layout& layout, const MeshTables* tables);
   /// `quick`: how much is missing is not asked, so the first rank that shows it is enough.
   [[nodiscard]] bool fits(const InnerIndex& i, const ShardTables& shard, bool quick);
   /// Bytes, of what fits() or was asked without `quick`.
@@ -68,6 +68,7 @@ class MeshMemory {
   std::size_t words_;
   std::vector<GraphUse> graphs_;
   std::uint32_t mesh_ = 0;
+  Layout layout_;
   const MeshTables* tables_ = nullptr;
   std::vector<Known> known_;  ///< [2 * dispatcher + EP overlap]
   std::vector<Kept> kept_;    ///< [offload * dispatchers + dispatcher]

@@ -22,7 +22,6 @@ std::size_t time_variant(const OverlapChoice& o) { return o.overlap ? 1 : o.shar
 constexpr std::size_t kTimeVariants = 3;
 
 bool fits_before(const Space& s, const Survivor& a, const Survivor& b) {
-  if (const auto x = first_of_fit_order(s, a), y = first_of_fit_order(s, b); x != y) return x < y;
   return std::tuple(fit_order(s, a), a.inner.recompute) <
          std::tuple(fit_order(s, b), b.inner.recompute);
 }
@@ -37,7 +36,7 @@ bool nearer(const Shortfall& a, const Shortfall& b) {
 
 Scan::Scan() : broken(rules() + kReasons, 0) {}
 
-void Scan::add(const Space& s, Scan&& other) {
+void Scan::add(const Space& s, const Scan& other) {
   legal += other.legal;
   evaluated += other.evaluated;
   fit += other.fit;
@@ -46,15 +45,8 @@ void Scan::add(const Space& s, Scan&& other) {
   any_fit = any_fit || other.any_fit;
   if (nearer(other.nearest, nearest)) nearest = other.nearest;
   for (std::size_t i = 0; i < broken.size(); ++i) broken[i] += other.broken[i];
-  const auto append = [](auto& to, auto&& from) {
-    if (to.empty()) {
-      to = std::move(from);
-    } else {
-      to.insert(to.end(), from.begin(), from.end());
-    }
-  };
-  append(survivors, std::move(other.survivors));
-  append(steps, std::move(other.steps));
+  survivors.insert(survivors.end(), other.survivors.begin(), other.survivors.end());
+  steps.insert(steps.end(), other.steps.begin(), other.steps.end());
 }
 
 std::map<std::string, std::uint64_t> Scan::rejected() const {
@@ -93,7 +85,8 @@ void MeshScan::scan(std::uint32_t mesh) {
     reject(static_cast<std::size_t>(rule), s_.inner_size());
     return;
   }
-  const Layout& l = s_.meshes[mesh];
+  layout_ = s_.mesh(mesh);
+  const Layout& l = layout_;
   if (request_.max_ep_domains > 0 &&
       p_.cluster.span(1, l.etp * l.ep).domains > request_.max_ep_domains) {
     reject(rules() + kTooFar, s_.inner_size());
@@ -130,7 +123,7 @@ void MeshScan::scan(std::uint32_t mesh) {
 void MeshScan::simulate() {
   layouts_.clear();
   for (std::size_t i = result_.steps.size(); i < result_.survivors.size(); ++i)
-    layouts_.push_back(candidate(s_, mesh_, result_.survivors[i].inner));
+    layouts_.push_back(candidate(s_, layout_, result_.survivors[i].inner));
   result_.steps.resize(result_.survivors.size());
   evaluator_.steps(layouts_, std::span(result_.steps).last(layouts_.size()));
 }
@@ -138,7 +131,7 @@ void MeshScan::simulate() {
 void MeshScan::start(std::uint16_t offload) {
   InnerIndex i;
   i.offload = offload;
-  tables_ = evaluator_.mesh(candidate(s_, mesh_, i));
+  tables_ = evaluator_.mesh(candidate(s_, layout_, i));
 }
 
 /// Overlap and graphs only add memory: when no dispatcher and recompute set fits without them,
@@ -151,7 +144,7 @@ bool MeshScan::leanest_fits(std::uint16_t offload) {
   // when the model state alone is too much, one choice is enough to say by how much (if anybody
   // asks)
   const bool hopeless = reserved_bytes(p_, *tables_, state) > p_.system().gpu.hbm_capacity.value;
-  if (!hopeless || !result_.any_fit) memory_.enter(mesh_, tables_);
+  if (!hopeless || !result_.any_fit) memory_.enter(mesh_, layout_, tables_);
   InnerIndex i;
   i.offload = offload;
   for (i.dispatcher = 0; i.dispatcher < (hopeless ? 1 : s_.dispatchers.size()); ++i.dispatcher) {
@@ -261,14 +254,19 @@ bool MeshScan::fits(const InnerIndex& i) {
 
 void MeshScan::survives(const InnerIndex& i) {
   const Survivor c{mesh_, i, bound(i), memory_.reserved(i)};
-  const std::uint64_t key = first_of_fit_order(s_, c);
+  const std::uint64_t key = first_of_fit_order(s_, layout_, c);
   if (!result_.any_fit || key < first_fit_key_ ||
       (key == first_fit_key_ && fits_before(s_, c, result_.first_fit))) {
     result_.first_fit = c;
     first_fit_key_ = key;
   }
   result_.any_fit = true;
-  result_.survivors.push_back(c);
+  if (least_value(request_, c) <= ceiling_) result_.survivors.push_back(c);
+}
+
+void MeshScan::give_survivors(std::vector<Survivor>& to) {
+  to.insert(to.end(), result_.survivors.begin(), result_.survivors.end());
+  result_.survivors.clear();
 }
 
 void MeshScan::misses(const InnerIndex& i, double over) {
@@ -278,7 +276,7 @@ void MeshScan::misses(const InnerIndex& i, double over) {
 
 const ShardTables& MeshScan::shard(const InnerIndex& i) {
   const ShardTables*& known = known_[i.dispatcher].shard;
-  if (known == nullptr) known = &evaluator_.shard_memory(candidate(s_, mesh_, i));
+  if (known == nullptr) known = &evaluator_.shard_memory(candidate(s_, layout_, i));
   return *known;
 }
 
@@ -287,7 +285,7 @@ double MeshScan::bound(const InnerIndex& i) {
       known_[i.dispatcher]
           .bounds[time_variant(s_.overlaps[i.overlap]) * s_.recomputes.size() + i.recompute];
   if (known < 0) {
-    const Layout l = candidate(s_, mesh_, i);
+    const Layout l = candidate(s_, layout_, i);
     Known& k = known_[i.dispatcher];
     if (!k.priced) k.shard = &evaluator_.shard(l);
     k.priced = true;

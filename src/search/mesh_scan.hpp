@@ -4,6 +4,7 @@
 /// overlap and recomputation), and what is refused is counted a word of recompute choices at a
 /// time.
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "search/enumerate.hpp"
@@ -22,7 +23,7 @@ struct Scan {
   std::vector<std::uint64_t> broken;  ///< by rule index, then the reasons below
 
   Scan();
-  void add(const Space& s, Scan&& other);
+  void add(const Space& s, const Scan& other);
   [[nodiscard]] std::map<std::string, std::uint64_t> rejected() const;
 };
 
@@ -31,6 +32,10 @@ class MeshScan {
   MeshScan(const SearchRequest& request, const Problem& p, const Space& s);
   void scan(std::uint32_t mesh);
   Scan& result() { return result_; }
+  /// Moves what survived so far behind `to`.
+  void give_survivors(std::vector<Survivor>& to);
+  /// Later survivors of a larger least_value() are counted only.
+  void keep_up_to(double value) { ceiling_ = value; }
 
  private:
   void every_choice(std::uint16_t offload);
@@ -61,11 +66,13 @@ class MeshScan {
   std::vector<std::vector<ChoiceBits>> more_;     ///< per choice: later ones that do more
   Scan result_;
   std::uint64_t first_fit_key_ = 0;  ///< of result_.first_fit
+  double ceiling_ = std::numeric_limits<double>::infinity();
 
   std::vector<Layout> layouts_;  ///< scratch of simulate()
 
   // of the mesh and offload choice at hand
   std::uint32_t mesh_ = 0;
+  Layout layout_;  ///< of the mesh, inner knobs neutral
   std::uint64_t group_ = 0;
   const MeshTables* tables_ = nullptr;
   std::uint64_t scanned_ = 0;          ///< candidates that the lean pass assessed

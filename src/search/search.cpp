@@ -122,7 +122,7 @@ Result<SearchResult> search(const SearchRequest& asked) {
                           : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
 
   const Problem judged = judged_by(request, p);
-  Enumeration all = enumerate(request, judged, s, threads);
+  const auto [all, simulated] = find_layouts(request, judged, s, threads);
   SearchResult result;
   result.candidates = all.candidates;
   result.legal = all.legal;
@@ -131,14 +131,9 @@ Result<SearchResult> search(const SearchRequest& asked) {
   result.rejected = all.rejected;
   result.any_fit = all.any_fit;
   result.scanned = all.scanned;
-  std::vector<Simulated> simulated;
   if (all.any_fit) {
-    const std::size_t rankable = all.survivors.size();
-    simulated = request.exhaustive
-                    ? ranked_by(request, s, all.survivors, all.steps)
-                    : simulate(request, judged, s, threads, std::move(all.survivors));
     result.simulated = simulated.size();
-    if (!request.stopped()) result.pruned = rankable - simulated.size();
+    if (!request.stopped()) result.pruned = all.fit - simulated.size();
     const auto top = static_cast<std::size_t>(request.top);
     result.ranked = listed(request, p, judged, s, first_of(simulated, top), threads);
     const double limit = front_limit(simulated, top);

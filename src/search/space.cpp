@@ -4,7 +4,6 @@
 #include <bit>
 #include <cstdint>
 
-#include "core/pages.hpp"
 #include "layout/knobs.hpp"
 #include "layout/pipeline_plan.hpp"
 #include "search/choices.hpp"
@@ -26,17 +25,10 @@ std::vector<int> divisors(int of, int limit) {
   return values;
 }
 
-/// A mesh axis: the knob it sets and the values it takes.
-struct MeshAxis {
-  const char* key;
-  int Layout::*field;
-  std::vector<int> values;
-};
-
 /// Tensor parallelism inside a node; context parallelism down to 1024 tokens a rank; pipeline
 /// stages and expert groups that divide the GPUs; chunks up to one layer each, and the model's ends
 /// alone.
-std::vector<MeshAxis> mesh_axes(const SearchRequest& request, const Problem& p) {
+std::vector<Space::Axis> mesh_axes(const SearchRequest& request, const Problem& p) {
   const int gpus = p.world;
   const int stages = static_cast<int>(p.model.layers.size()) + kStagesWithoutLayers;
   const int experts = p.model.moe.num_moe_experts;
@@ -189,22 +181,6 @@ Layout neutral(Layout l) {
   return l;
 }
 
-/// Multiplies the meshes by one axis of values.
-template <typename Values, typename Set>
-void multiply(Space& s, const char* key, const Values& values, Set set) {
-  std::vector<Layout> next;
-  next.reserve(s.meshes.size() * values.size());
-  ask_large_pages(next);
-  for (const Layout& m : s.meshes) {
-    for (const auto& v : values) {
-      next.push_back(m);
-      set(next.back(), v);
-    }
-  }
-  s.meshes = std::move(next);
-  s.axes.push_back({key, values.size()});
-}
-
 Diagnostic bad(const std::string& key, std::string message, std::string hint = "") {
   return {"", 0, 0, key, std::move(message), std::move(hint)};
 }
@@ -219,7 +195,7 @@ Diagnostics vary(Space& s, const SearchRequest& r) {
       continue;
     }
     std::vector<Layout> next;
-    for (const Layout& m : s.meshes) {
+    for (const Layout& m : s.bases) {
       for (const std::string& text : texts) {
         Run run = r.base;
         run.layout = m;
@@ -238,8 +214,8 @@ Diagnostics vary(Space& s, const SearchRequest& r) {
       }
     }
     if (set_by_inner_axis(name)) continue;  // its values were read only to find what is wrong
-    s.meshes = std::move(next);
-    s.axes.push_back({std::string(knob->key), texts.size()});
+    s.bases = std::move(next);
+    s.axes.emplace_back(std::string(knob->key), texts.size());
   }
   return problems;
 }
@@ -248,22 +224,50 @@ Diagnostics vary(Space& s, const SearchRequest& r) {
 
 Result<Space> make_space(const SearchRequest& request, const Problem& p) {
   Space s;
-  s.meshes = {neutral(request.base.layout)};
-  multiply(s, "precision", request.precisions, [](Layout& l, Precision v) { l.precision = v; });
-  for (const MeshAxis& axis : mesh_axes(request, p)) {
-    if (fixed(request, {axis.key})) continue;
-    multiply(s, axis.key, axis.values, [&](Layout& l, int v) { l.*axis.field = v; });
-  }
+  s.axes.emplace_back("precision", request.precisions.size());
+  for (const Precision precision : request.precisions)
+    s.bases.emplace_back(neutral(request.base.layout)).precision = precision;
+  for (Space::Axis& axis : mesh_axes(request, p))
+    if (!fixed(request, {axis.key})) s.axes.push_back(std::move(axis));
   if (Diagnostics problems = vary(s, request); !problems.empty()) return problems;
   inner_axes(s, request, p);
   return s;
 }
 
-Space::Axis::Axis(std::string name, std::size_t values)
+Space::Axis::Axis(std::string name, std::size_t count)
     : key(std::move(name)),
-      size(values),
+      size(count),
       pipeline(key == "layout.pipeline_model_parallel_size" ||
                key == "layout.virtual_pipeline_model_parallel_size") {}
+
+Space::Axis::Axis(std::string name, int Layout::*sets, std::vector<int> to)
+    : Axis(std::move(name), to.size()) {
+  field = sets;
+  values = std::move(to);
+}
+
+std::size_t Space::meshes() const {
+  std::size_t product = 1;
+  for (const Axis& axis : axes) product *= axis.size;
+  return product;
+}
+
+Layout Space::mesh(std::size_t number) const {
+  std::size_t base = 0, scale = 1, rest = number;
+  for (std::size_t i = axes.size(); i-- > 0;) {
+    if (axes[i].field == nullptr) {
+      base += rest % axes[i].size * scale;
+      scale *= axes[i].size;
+    }
+    rest /= axes[i].size;
+  }
+  Layout l = bases[base];
+  for (std::size_t i = axes.size(); i-- > 0;) {
+    if (axes[i].field != nullptr) l.*axes[i].field = axes[i].values[number % axes[i].size];
+    number /= axes[i].size;
+  }
+  return l;
+}
 
 std::uint64_t shard_group(const Space& s, std::uint32_t mesh) {
   std::uint64_t group = 0, rest = mesh, scale = 1;
@@ -277,8 +281,7 @@ std::uint64_t shard_group(const Space& s, std::uint32_t mesh) {
   return group;
 }
 
-Layout candidate(const Space& s, std::size_t mesh, const InnerIndex& i) {
-  Layout l = s.meshes[mesh];
+Layout candidate(const Space& s, Layout l, const InnerIndex& i) {
   const DispatcherChoice& d = s.dispatchers[i.dispatcher];
   l.dispatcher = d.dispatcher;
   l.dispatcher_num_sms = d.num_sms;

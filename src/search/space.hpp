@@ -40,11 +40,16 @@ struct Space {
     std::string key;
     std::size_t size = 1;
     bool pipeline = false;  ///< PP or VPP: no table of a layer reads it
-    Axis(std::string name, std::size_t values);
+    int Layout::*field = nullptr;
+    std::vector<int> values;  ///< of the field
+    Axis(std::string name, std::size_t count);
+    Axis(std::string name, int Layout::*sets, std::vector<int> to);
   };
   std::vector<Axis> axes;
-  std::vector<Layout>
-      meshes;  ///< product of the mesh axes (and of --vary on other knobs), inner knobs neutral
+  std::vector<Layout> bases;  ///< product of the axes without a field, inner knobs neutral
+  /// Product of the mesh axes (and of --vary on other knobs).
+  [[nodiscard]] std::size_t meshes() const;
+  [[nodiscard]] Layout mesh(std::size_t number) const;
   std::vector<DispatcherChoice> dispatchers;
   std::vector<OverlapChoice> overlaps;
   std::vector<GraphChoice> graphs;
@@ -65,7 +70,11 @@ struct InnerIndex {
 };
 /// Meshes with equal numbers differ in PP and VPP only: they share layer tables.
 std::uint64_t shard_group(const Space& space, std::uint32_t mesh);
-Layout candidate(const Space& space, std::size_t mesh, const InnerIndex& inner);
+/// `mesh`: one of the space's.
+Layout candidate(const Space& space, Layout mesh, const InnerIndex& inner);
+inline Layout candidate(const Space& space, std::size_t mesh, const InnerIndex& inner) {
+  return candidate(space, space.mesh(mesh), inner);
+}
 /// The choices that leave the least memory: of any choice, one of these keeps no more (sets that no
 /// other set of the same kind contains; recomputing the whole MoE block is a kind of its own, as it
 /// has a transient).

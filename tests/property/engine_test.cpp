@@ -56,13 +56,12 @@ TEST_CASE("500 random problems: a pruned search ranks what an exhaustive one ran
     const SmallProblem s = problems.next(false);
     SearchRequest request = s.request;
     const Space space = must(make_space(request, s.problem));
-    const Enumeration all = enumerate(request, s.problem, space, 1);
-    const auto few = simulate(request, s.problem, space, 1, all.survivors);
+    const auto [all, few] = find_layouts(request, s.problem, space, 1);
     request.exhaustive = true;
-    const Enumeration stepped = enumerate(request, s.problem, space, 1);
-    const auto every = ranked_by(request, space, stepped.survivors, stepped.steps);
+    const auto [stepped, every] = find_layouts(request, s.problem, space, 1);
     INFO(s.words);
-    REQUIRE(every.size() == all.survivors.size());
+    REQUIRE(every.size() == all.fit);
+    REQUIRE(stepped.fit == all.fit);
     REQUIRE(same_rows(few, every, static_cast<std::size_t>(request.top)));
     fitting += all.any_fit ? 1 : 0;
     pruned += few.size() < every.size() ? 1 : 0;
@@ -99,14 +98,13 @@ TEST_CASE("asked one by one, no candidate without offload beats the first of the
   for (int i = 0; i < 40; ++i) {
     const SmallProblem s = problems.next(true);
     const Space space = must(make_space(s.request, s.problem));
-    const Enumeration all = enumerate(s.request, s.problem, space, 1);
-    const auto found = simulate(s.request, s.problem, space, 1, all.survivors);
+    const auto [all, found] = find_layouts(s.request, s.problem, space, 1);
     Evaluator evaluator(s.problem);
     Legality legality(s.problem);
     InnerRules rules(space, legality);
     double best = 0;
     Layout best_layout;
-    for (std::uint32_t mesh = 0; mesh < space.meshes.size(); ++mesh) {
+    for (std::uint32_t mesh = 0; mesh < space.meshes(); ++mesh) {
       const bool mesh_legal = rules.refusing_mesh(mesh) < 0;
       if (mesh_legal) rules.enter(mesh);
       for (std::uint64_t at = 0; at < space.inner_size(); ++at) {

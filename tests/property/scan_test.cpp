@@ -95,7 +95,7 @@ TEST_CASE("does a scan find what asking one by one finds, with the same bytes?")
     const Space space = must(make_space(s.request, s.problem));
     const Enumeration all = enumerate(s.request, s.problem, space, 1);
     SlowScan slow(s, space);
-    for (std::uint32_t mesh = 0; mesh < space.meshes.size(); ++mesh) slow.mesh(mesh);
+    for (std::uint32_t mesh = 0; mesh < space.meshes(); ++mesh) slow.mesh(mesh);
     INFO(s.words);
     REQUIRE(all.fit == slow.fit);
     REQUIRE(all.survivors.size() == slow.fit);
@@ -142,11 +142,11 @@ TEST_CASE("do the tables of rules say of a mesh of a large search what the rules
     };
     int legal = 0;
     for (int i = 0; i < 20000; ++i) {
-      const std::size_t mesh = any(space.meshes.size());
+      const std::size_t mesh = any(space.meshes());
       const int refusing = rules.refusing_mesh(mesh);
       INFO(model << ", mesh " << mesh);
       if (refusing >= 0) {
-        const RuleInput& input = legality.input(space.meshes[mesh]);
+        const RuleInput& input = legality.input(space.mesh(mesh));
         REQUIRE(rule_table()[static_cast<std::size_t>(refusing)].broken(input));
         REQUIRE(first_broken_rule(input) <= refusing);
         continue;
@@ -191,4 +191,42 @@ TEST_CASE("the least that a rank allocates is never above what it allocates") {
     }
   }
   CHECK(close > 100);
+}
+
+TEST_CASE("do graph pools pin what the fullest vector of microbatches has captured?") {
+  LegalLayouts samples(409);
+  int pinning = 0;
+  for (int i = 0; i < 300; ++i) {
+    const Sample s = samples.next();
+    const ShardTables shard = make_shard_memory(s.problem, shard_key(s.layout));
+    const MeshTables mesh = must(make_mesh_tables(s.problem, s.layout));
+    const LayoutMemory memory(s.problem, s.layout, shard, mesh);
+    if (!memory.alike()) continue;
+    const Layout& l = s.layout;
+    const Pipeline& pipeline = *mesh.pipeline;
+    const Alive& alive =
+        l.overlap_moe_expert_parallel_comm ? pipeline.alive_overlap : pipeline.alive;
+    constexpr std::uint8_t kModules = mask(GraphModule::attn) | mask(GraphModule::moe_router);
+    for (int rank = 0; rank < l.pp; ++rank) {
+      double most = 0;
+      for (std::size_t v = 0; v < alive.size(rank); ++v) {  // chunk by chunk
+        double all = 0, captured = 0;
+        for (int c = 0; c < l.vpp; ++c) {
+          const StageCounts& stage = mesh.stages()[static_cast<std::size_t>(rank * l.vpp + c)];
+          const int count = alive.vector(rank, v)[c];
+          all += count * stage.mtp_depths * 12 * shard.dims.h * shard.dims.n;
+          for (std::size_t k = 0; k < stage.layers.size(); ++k) {
+            const LayerMemory& layer = shard.classes[k].memory;
+            all += count * stage.layers[k] * memory.kept_of(k);
+            captured += count * stage.layers[k] * layer.captured(selective_modules(l), kModules);
+          }
+        }
+        most = std::max(most, std::min(all, captured));
+      }
+      INFO(s.words << ", rank " << rank);
+      REQUIRE_THAT(memory.pinned_by_graphs(rank, kModules), WithinRel(most, 1e-12));
+      pinning += most > 0 ? 1 : 0;
+    }
+  }
+  CHECK(pinning > 100);
 }
