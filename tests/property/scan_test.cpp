@@ -6,6 +6,7 @@
 
 #include "catch.hpp"
 #include "random_layouts.hpp"
+#include "search/enumerate.hpp"
 #include "search/inner_rules.hpp"
 #include "small_problems.hpp"
 
