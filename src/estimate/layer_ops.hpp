@@ -86,6 +86,8 @@ double tensor_clock(const Problem& p, const ShardKey& k, KnownBusy& known);
 
 /// One decoder layer of a class.
 LayerOps layer_ops(const Problem& p, const ShardKey& k, const LayerKind& layer, double clock = 1);
+/// Of every class: mixers that classes share are priced once.
+std::vector<LayerOps> class_ops(const Problem& p, const ShardKey& k, double clock);
 /// Word embedding (first stage).
 LayerOps embedding_ops(const Problem& p, const ShardKey& k, double clock = 1);
 /// Final norm, output layer and loss (last stage).

@@ -1,5 +1,6 @@
 // Whole layers, and the ends of the model: embedding, head, MTP.
 #include <algorithm>
+#include <iterator>
 
 #include "estimate/layer_ops.hpp"
 
@@ -20,12 +21,39 @@ void write_mixer(OpWriter& w, const Mixer& m) {
   }
 }
 
+namespace {
+
+LayerOps with_ffn(OpWriter w, FfnKind ffn) {
+  if (ffn == FfnKind::dense) write_dense_mlp(w);
+  if (ffn == FfnKind::moe) write_moe(w);
+  return w.finish();
+}
+
+}  // namespace
+
 LayerOps layer_ops(const Problem& p, const ShardKey& k, const LayerKind& layer, double clock) {
   OpWriter w(p, k, clock);
   write_mixer(w, p.model.mixers[layer.mixer]);
-  if (layer.ffn == FfnKind::dense) write_dense_mlp(w);
-  if (layer.ffn == FfnKind::moe) write_moe(w);
-  return w.finish();
+  return with_ffn(std::move(w), layer.ffn);
+}
+
+std::vector<LayerOps> class_ops(const Problem& p, const ShardKey& k, double clock) {
+  std::vector<LayerOps> all;
+  all.reserve(p.classes.size());
+  std::vector<std::pair<std::size_t, OpWriter>> mixers;
+  mixers.reserve(p.classes.size());
+  for (const LayerKind& layer : p.classes) {
+    auto at = std::find_if(mixers.begin(), mixers.end(),
+                           [&](const auto& m) { return m.first == layer.mixer; });
+    if (at == mixers.end()) {
+      OpWriter w(p, k, clock);
+      write_mixer(w, p.model.mixers[layer.mixer]);
+      mixers.emplace_back(layer.mixer, std::move(w));
+      at = std::prev(mixers.end());
+    }
+    all.push_back(with_ffn(at->second, layer.ffn));
+  }
+  return all;
 }
 
 LayerOps embedding_ops(const Problem& p, const ShardKey& k, double clock) {

@@ -70,9 +70,10 @@ ShardTables make_shard_memory(const Problem& p, const ShardKey& k) {
 
 void price_shard(const Problem& p, const ShardKey& k, KnownBusy& known, ShardTables& t) {
   const double clock = tensor_clock(p, k, known);
+  std::vector<LayerOps> ops = class_ops(p, k, clock);
   for (std::size_t i = 0; i < p.classes.size(); ++i) {
     ClassTable& c = t.classes[i];
-    c.ops = layer_ops(p, k, p.classes[i], clock);
+    c.ops = std::move(ops[i]);
     c.forward = sum_ops(c.ops.forward);
     c.backward = sum_ops(c.ops.backward);
   }

@@ -192,6 +192,9 @@ const InnerRules::Refused& InnerRules::refused_recomputes(InnerIndex i) {
     add_bit(list->second.data(), r);
     add_bit(refused.any.data(), r);
   }
+  const auto same = std::find(sets_.begin(), sets_.end(), refused.any);
+  refused.set = static_cast<int>(same - sets_.begin());
+  if (same == sets_.end()) sets_.push_back(refused.any);
   return refused;
 }
 

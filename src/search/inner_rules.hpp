@@ -33,6 +33,7 @@ class InnerRules {
   struct Refused {
     std::vector<ChoiceBits> any;
     std::vector<std::pair<int, std::vector<ChoiceBits>>> by_rule;
+    int set = -1;  ///< number of `any` among those that were asked: equal numbers, equal bits
   };
   const Refused& refused_recomputes(InnerIndex i);
   /// Of any level.
@@ -65,8 +66,9 @@ class InnerRules {
   std::size_t mesh_ = 0;
   std::vector<std::size_t> digits_;  ///< of the mesh, one per axis
   std::vector<MeshGroup> mesh_groups_;
-  std::vector<Table> tables_;  ///< per level
-  std::vector<Row*> row_;      ///< of this mesh, per level
+  std::vector<Table> tables_;                  ///< per level
+  std::vector<Row*> row_;                      ///< of this mesh, per level
+  std::vector<std::vector<ChoiceBits>> sets_;  ///< of refused recompute choices
 };
 
 /// Mesh axes that rules of a level read (tested against the rules themselves).

@@ -52,6 +52,17 @@ bool MeshMemory::fits(const InnerIndex& i, const ShardTables& shard, bool quick)
   return (k.fits[word] & bit) != 0;
 }
 
+bool MeshMemory::alike(const InnerIndex& a, const InnerIndex& b) const {
+  const Known& k = known(a);
+  if (&k != &known(b)) return false;
+  for (std::size_t w = 0; w < words_; ++w) {
+    if (k.fits[a.graph * words_ + w] != k.fits[b.graph * words_ + w] ||
+        k.too_big[a.graph * words_ + w] != k.too_big[b.graph * words_ + w])
+      return false;
+  }
+  return true;
+}
+
 /// With all graphs.
 void MeshMemory::ask(const InnerIndex& i, const ShardTables& shard, bool quick, Known& k) {
   const Layout l = candidate(s_, layout_, i);

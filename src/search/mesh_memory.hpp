@@ -35,6 +35,9 @@ class MeshMemory {
   }
   /// Bytes that do not fit (negative: bytes left).
   [[nodiscard]] double missing(double reserved) const { return reserved + headroom_ - capacity_; }
+  /// Of the same recompute choices it is known that they fit, or do not: at two points of the other
+  /// axes.
+  [[nodiscard]] bool alike(const InnerIndex& a, const InnerIndex& b) const;
   /// Recompute choices known not to fit with these other choices.
   [[nodiscard]] const ChoiceBits* too_big(const InnerIndex& i) const {
     return &known(i).too_big[i.graph * words_];

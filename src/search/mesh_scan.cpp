@@ -132,6 +132,7 @@ void MeshScan::start(std::uint16_t offload) {
   InnerIndex i;
   i.offload = offload;
   tables_ = evaluator_.mesh(candidate(s_, layout_, i));
+  found_.any = false;
 }
 
 /// Overlap and graphs only add memory: when no dispatcher and recompute set fits without them,
@@ -198,9 +199,28 @@ void MeshScan::every_choice(std::uint16_t offload) {
   }
 }
 
-/// From least to most: a set is only ranked when no part of it is enough.
+/// Points of the other axes that refuse and fit the same choices have the same survivors: most
+/// graphs change neither.
 void MeshScan::every_recompute(InnerIndex i) {
   const InnerRules::Refused& refused = rules_.refused_recomputes(i);
+  if (!found_.any || refused.set != found_.refused || !memory_.alike(i, found_.at)) {
+    find_surviving(i, refused);
+    found_ = {true, i, refused.set};
+  }
+  for (const std::uint16_t r : surviving_) {
+    i.recompute = r;
+    survives(i);
+  }
+  count(refused, memory_.too_big(i));
+  if (i.overlap > 0 || i.graph > 0) return;
+  for (std::size_t word = 0; word < every_bit_.size(); ++word)
+    too_big_[word] |=
+        memory_.too_big(i)[word] & ~refused.any[word] & ~pointless_[word] & every_bit_[word];
+}
+
+/// From least to most: a set is only ranked when no part of it is enough.
+void MeshScan::find_surviving(InnerIndex i, const InnerRules::Refused& refused) {
+  surviving_.clear();
   pointless_.assign(every_bit_.size(), 0);
   for (std::size_t word = 0; word < every_bit_.size(); ++word) {
     const ChoiceBits asked = every_bit_[word] & ~too_big_[word] & ~refused.any[word];
@@ -210,7 +230,8 @@ void MeshScan::every_recompute(InnerIndex i) {
                                                static_cast<std::size_t>(std::countr_zero(left)));
       left &= left - 1;
       if (fits(i)) {
-        survives(i);
+        surviving_.push_back(i.recompute);
+        result_.any_fit = true;
         for (std::size_t w = word; w < every_bit_.size(); ++w)
           pointless_[w] |= more_[i.recompute][w];
       }
@@ -218,11 +239,6 @@ void MeshScan::every_recompute(InnerIndex i) {
       if (result_.any_fit) left &= ~*misses;
     }
   }
-  count(refused, memory_.too_big(i));
-  if (i.overlap > 0 || i.graph > 0) return;
-  for (std::size_t word = 0; word < every_bit_.size(); ++word)
-    too_big_[word] |=
-        memory_.too_big(i)[word] & ~refused.any[word] & ~pointless_[word] & every_bit_[word];
 }
 
 /// Of the recompute choices at one point of the other axes, `misses` do not fit. A choice counts
@@ -255,8 +271,7 @@ bool MeshScan::fits(const InnerIndex& i) {
 void MeshScan::survives(const InnerIndex& i) {
   const Survivor c{mesh_, i, bound(i), memory_.reserved(i)};
   const std::uint64_t key = first_of_fit_order(s_, layout_, c);
-  if (!result_.any_fit || key < first_fit_key_ ||
-      (key == first_fit_key_ && fits_before(s_, c, result_.first_fit))) {
+  if (key < first_fit_key_ || (key == first_fit_key_ && fits_before(s_, c, result_.first_fit))) {
     result_.first_fit = c;
     first_fit_key_ = key;
   }

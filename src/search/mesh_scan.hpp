@@ -43,6 +43,7 @@ class MeshScan {
   bool refused(Level level, const InnerIndex& i, std::uint64_t candidates);
   void start(std::uint16_t offload);
   void every_recompute(InnerIndex i);
+  void find_surviving(InnerIndex i, const InnerRules::Refused& refused);
   void count(const InnerRules::Refused& refused, const ChoiceBits* misses);
   void survives(const InnerIndex& i);
   [[nodiscard]] double bound(const InnerIndex& i);
@@ -65,7 +66,7 @@ class MeshScan {
   std::vector<ChoiceBits> every_bit_;             ///< all recompute choices
   std::vector<std::vector<ChoiceBits>> more_;     ///< per choice: later ones that do more
   Scan result_;
-  std::uint64_t first_fit_key_ = 0;  ///< of result_.first_fit
+  std::uint64_t first_fit_key_ = ~std::uint64_t{0};  ///< of result_.first_fit
   double ceiling_ = std::numeric_limits<double>::infinity();
 
   std::vector<Layout> layouts_;  ///< scratch of simulate()
@@ -78,6 +79,13 @@ class MeshScan {
   std::uint64_t scanned_ = 0;          ///< candidates that the lean pass assessed
   std::vector<ChoiceBits> too_big_;    ///< do not fit with the first overlap and graphs
   std::vector<ChoiceBits> pointless_;  ///< a part of them fits
+  std::vector<std::uint16_t> surviving_;
+  /// Where the last two were found.
+  struct {
+    bool any = false;
+    InnerIndex at;
+    int refused = -1;
+  } found_;
   struct Known {
     const ShardTables* shard = nullptr;
     bool priced = false;
