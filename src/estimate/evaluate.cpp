@@ -44,10 +44,9 @@ void Evaluator::trim() {
 
 const MeshTables* Evaluator::mesh(const Layout& l) {
   if (mesh_ && mesh_->mesh == mesh_of(l)) return mesh_.get();
-  auto tables = make_mesh_tables(p_, l, mesh_cache_);
-  plan_problems_ = tables.problems();
-  if (!tables) return nullptr;
-  mesh_ = std::make_unique<MeshTables>(tables.take());
+  if (!mesh_) mesh_ = std::make_unique<MeshTables>();
+  plan_problems_ = fill_mesh_tables(p_, l, mesh_cache_, nullptr, *mesh_);
+  if (!plan_problems_.empty()) mesh_ = nullptr;
   mesh_times_ = {};
   return mesh_.get();
 }

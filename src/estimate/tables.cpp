@@ -31,23 +31,13 @@ OpSums sum_ops(const std::vector<Op>& ops, std::uint16_t only_recomputed_by) {
 }
 
 const ClassUnder& ClassTable::under(std::uint16_t recompute, std::uint16_t offload) const {
-  auto set = std::find_if(under_.begin(), under_.end(),
-                          [&](const auto& u) { return u->offload == offload; });
-  if (set == under_.end()) {
-    set = under_.insert(under_.end(), std::make_unique<ByOffload>());
-    (*set)->offload = offload;
-  }
-  const ClassUnder*& slot = (*set)->by_recompute[recompute];
-  if (slot == nullptr) {
-    ClassUnder& u = (*set)->known.emplace_back();
-    u.recompute = recompute;
-    u.offload = offload;
+  const auto [u, fresh] = under_.at(std::uint64_t{offload} << 16 | recompute);
+  if (fresh) {
     u.stored = memory.stored(recompute);
     u.offloadable = memory.offloadable(recompute, offload);
     u.rebuild = memory.rebuilt(recompute);
-    slot = &u;
   }
-  return *slot;
+  return u;
 }
 
 const OpSums& ClassTable::again(std::uint16_t recompute, std::uint16_t offload) const {
@@ -356,15 +346,13 @@ double Pipeline::busy_bound(int microbatches, const Work& seconds) const {
   return bound;
 }
 
-Result<MeshTables> make_mesh_tables(const Problem& p, const Layout& l, MeshCache& cache,
-                                    const PipelinePlan* plan) {
-  MeshTables t;
+Diagnostics fill_mesh_tables(const Problem& p, const Layout& l, MeshCache& cache,
+                             const PipelinePlan* plan, MeshTables& t) {
   t.mesh = mesh_of(l);
   t.microbatches = p.global_batch_size / (l.micro_batch_size * l.dp(p.world));
   if (t.microbatches < 1) {
-    return Diagnostic{
-        "", 0, 0, "train.global_batch_size", "holds no microbatch for every data-parallel rank",
-        ""};
+    return {{"", 0, 0, "train.global_batch_size",
+             "holds no microbatch for every data-parallel rank", ""}};
   }
   auto pipeline = pipeline_of(p, l, t.microbatches, cache, plan);
   if (!pipeline) return pipeline.problems();
@@ -372,24 +360,34 @@ Result<MeshTables> make_mesh_tables(const Problem& p, const Layout& l, MeshCache
   const ParamTables& parts = cache.params.try_emplace({l.tp, l.ep, l.etp}, p, l).first->second;
   const Dims dims = make_dims(p, shard_key(l));
   const auto ranks = static_cast<std::size_t>(l.pp);
-  t.params.reserve(ranks);
-  t.states.reserve(ranks);
-  t.workspace.reserve(ranks);
-  for (int r = 0; r < l.pp; ++r) {
-    const auto twin = static_cast<std::size_t>(t.pipeline->kind[static_cast<std::size_t>(r)]);
-    if (twin < static_cast<std::size_t>(r)) {
-      t.params.push_back(t.params[twin]);
-      t.states.push_back(t.states[twin]);
-      t.workspace.push_back(t.workspace[twin]);
+  t.params.resize(ranks);
+  t.states.resize(ranks);
+  t.workspace.resize(ranks);
+  t.least_tail = 0;
+  for (std::size_t r = 0; r < ranks; ++r) {
+    const auto twin = static_cast<std::size_t>(t.pipeline->kind[r]);
+    if (twin < r) {
+      t.params[r] = t.params[twin];
+      t.states[r] = t.states[twin];
+      t.workspace[r] = t.workspace[twin];
       continue;
     }
-    t.params.push_back(parts.rank(p, t.pipeline->held[static_cast<std::size_t>(r)]));
-    t.states.push_back(rank_state(p, l, t.params.back(), r));
-    t.workspace.push_back(workspace_terms(p, l, dims, t.params.back(), r).total());
-    t.least_tail = std::max(t.least_tail, optimizer_seconds(p, l, t.params.back()));
+    const int rank = static_cast<int>(r);
+    t.params[r] = parts.rank(p, t.pipeline->held[r]);
+    t.states[r] = rank_state(p, l, t.params[r], rank);
+    t.workspace[r] = workspace_terms(p, l, dims, t.params[r], rank).total();
+    t.least_tail = std::max(t.least_tail, optimizer_seconds(p, l, t.params[r]));
   }
   t.least_tail += step_fixed_seconds(p);
   t.outside = outside_allocator_terms(p, l).total();
+  return {};
+}
+
+Result<MeshTables> make_mesh_tables(const Problem& p, const Layout& l, MeshCache& cache,
+                                    const PipelinePlan* plan) {
+  MeshTables t;
+  Diagnostics problems = fill_mesh_tables(p, l, cache, plan, t);
+  if (!problems.empty()) return problems;
   return t;
 }
 

@@ -4,7 +4,6 @@
 /// a table only through that table's key.
 #include <array>
 #include <cstdint>
-#include <deque>
 #include <map>
 #include <memory>
 #include <tuple>
@@ -13,6 +12,7 @@
 #include <vector>
 
 #include "estimate/chunk_time.hpp"
+#include "estimate/flat_memo.hpp"
 #include "estimate/layer_memory.hpp"
 #include "estimate/layer_ops.hpp"
 #include "estimate/rank_params.hpp"
@@ -24,7 +24,6 @@
 namespace moecast {
 
 inline constexpr std::size_t kMaxClasses = kMaxLayerClasses;
-inline constexpr std::size_t kRecomputeModules = static_cast<std::size_t>(RecomputeModule::count);
 
 /// GPU seconds of an operation list by where they can hide.
 struct OpSums {
@@ -39,7 +38,6 @@ OpSums sum_ops(const std::vector<Op>& ops, std::uint16_t only_recomputed_by = 0)
 
 /// A layer class under one recompute and offload set.
 struct ClassUnder {
-  std::uint16_t recompute = 0, offload = 0;
   double stored = 0, offloadable = 0;
   double rebuild = 0;    ///< transient of selective recomputation in this layer's backward
   mutable OpSums again;  ///< what recomputation repeats in backward; once asked
@@ -50,17 +48,12 @@ struct ClassTable {
   LayerOps ops;
   LayerMemory memory;
   OpSums forward, backward;
+  /// Valid until the next call, as what again() returns.
   const ClassUnder& under(std::uint16_t recompute, std::uint16_t offload) const;
   const OpSums& again(std::uint16_t recompute, std::uint16_t offload) const;
 
  private:
-  struct ByOffload {
-    std::uint16_t offload = 0;
-    std::array<const ClassUnder*, std::size_t{1} << kRecomputeModules> by_recompute{};
-    std::deque<ClassUnder> known;
-  };
-  mutable std::vector<std::unique_ptr<ByOffload>>
-      under_;  ///< filled as asked; one evaluator per thread
+  mutable FlatMemo<ClassUnder> under_;  ///< filled as asked; one evaluator per thread
 };
 
 struct ShardTables {
@@ -196,7 +189,10 @@ struct MeshCache {
   std::map<std::tuple<int, int, int>, ParamTables> params;  ///< by tp, ep, etp
   std::map<StageCounts, int> contents;                      ///< numbers of what stages hold
 };
-/// `plan`: instead of what the layout's split says.
+/// `plan`: instead of what the layout's split says. `into` may hold another mesh's, whose memory is
+/// used again; after a problem it holds none.
+Diagnostics fill_mesh_tables(const Problem& p, const Layout& l, MeshCache& cache,
+                             const PipelinePlan* plan, MeshTables& into);
 Result<MeshTables> make_mesh_tables(const Problem& p, const Layout& l, MeshCache& cache,
                                     const PipelinePlan* plan = nullptr);
 inline Result<MeshTables> make_mesh_tables(const Problem& p, const Layout& l) {
