@@ -20,7 +20,7 @@ moecast_cxx_options(-ffp-contract=off)
 if(CMAKE_SYSTEM_PROCESSOR STREQUAL "x86_64" AND CMAKE_BUILD_TYPE STREQUAL "Release")
   moecast_cxx_options(-march=x86-64-v2)
   # A few hundred bytes are cleared and copied in registers: the string instructions that g++ takes
-  # otherwise need longer to start than the copy takes (a quarter of a search's time).
+  # otherwise need longer to start than the copy takes (about a tenth of a search's time).
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     set(inline_copies vector_loop:512:noalign,libcall:-1:noalign)
     moecast_cxx_options(-mmemcpy-strategy=${inline_copies} -mmemset-strategy=${inline_copies})

@@ -48,8 +48,9 @@ bool casts_gradients(const Layout& l) {
 /// megatron/core/optimizer/ distrib_optimizer.py _copy_main_params_to_model_params; peaks of step 1
 /// in Megatron-Bridge PR 3107.
 bool casts_masters(const Problem& p, const Layout& l) {
+  const bool bf16_already = l.precision_aware_optimizer && l.master_dtype == DType::bf16;
   return l.distributed_optimizer && gathers_quantised(p, l) && l.precision != Precision::bf16 &&
-         l.precision != Precision::mxfp8 && l.master_dtype != DType::bf16;
+         l.precision != Precision::mxfp8 && !bf16_already;
 }
 
 double moment_bytes(const Layout& l) {

@@ -134,7 +134,7 @@ double predicted_peak_gib(const MeasuredRow& row, const Estimate& estimate) {
   const bool before_graphs = layered && rows::bridge_release(rows::cell(row, "release"));
   return held_against(estimate, rank_of(row), row.peak_mem_gib.value_or(0),
                       [&](const RankMemory& rank) {
-                        if (first) return in_gib(rank.peak_first_step);
+                        if (first && !reserved) return in_gib(rank.peak_first_step);
                         if (reserved) return in_gib(rank.peak_reserved);
                         return in_gib(before_graphs ? rank.peak_before_graphs : rank.peak);
                       });

@@ -42,7 +42,7 @@ struct Shortfall {
 struct Enumeration {
   std::uint64_t candidates = 0, legal = 0, evaluated = 0, fit = 0;
   double scanned = 1;               ///< share of the meshes; less when stopped
-  std::vector<Survivor> survivors;  ///< in no particular order, but for those given to `ceiling`
+  std::vector<Survivor> survivors;  ///< in no particular order; not those given to `ceiling`
   std::vector<double> steps;        ///< of the survivors, when all are asked for
   bool any_fit = false;
   Survivor first_fit;

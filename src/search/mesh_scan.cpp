@@ -275,7 +275,6 @@ void MeshScan::survives(const InnerIndex& i) {
     result_.first_fit = c;
     first_fit_key_ = key;
   }
-  result_.any_fit = true;
   if (least_value(request_, c) <= ceiling_) result_.survivors.push_back(c);
 }
 

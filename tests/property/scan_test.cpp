@@ -86,6 +86,15 @@ class SlowScan {
   std::uint32_t mesh_ = 0;
 };
 
+/// A random legal layout with its tables.
+struct Remembered {
+  explicit Remembered(LegalLayouts& samples) : sample(samples.next()) {}
+  Sample sample;
+  ShardTables shard = make_shard_memory(sample.problem, shard_key(sample.layout));
+  MeshTables mesh = must(make_mesh_tables(sample.problem, sample.layout));
+  LayoutMemory memory{sample.problem, sample.layout, shard, mesh};
+};
+
 }  // namespace
 
 TEST_CASE("does a scan find what asking one by one finds, with the same bytes?") {
@@ -169,10 +178,8 @@ TEST_CASE("the least that a rank allocates is never above what it allocates") {
   LegalLayouts samples(408);
   int close = 0;
   for (int i = 0; i < 300; ++i) {
-    const Sample s = samples.next();
-    const ShardTables shard = make_shard_memory(s.problem, shard_key(s.layout));
-    const MeshTables mesh = must(make_mesh_tables(s.problem, s.layout));
-    const LayoutMemory memory(s.problem, s.layout, shard, mesh);
+    const Remembered r(samples);
+    const auto& [s, shard, mesh, memory] = r;
     if (!memory.alike()) continue;
     LayoutMemory::Sets sets;  // this one twice
     for (std::size_t c = 0; c < shard.classes.size(); ++c) {
@@ -198,10 +205,8 @@ TEST_CASE("do graph pools pin what the fullest vector of microbatches has captur
   LegalLayouts samples(409);
   int pinning = 0;
   for (int i = 0; i < 300; ++i) {
-    const Sample s = samples.next();
-    const ShardTables shard = make_shard_memory(s.problem, shard_key(s.layout));
-    const MeshTables mesh = must(make_mesh_tables(s.problem, s.layout));
-    const LayoutMemory memory(s.problem, s.layout, shard, mesh);
+    const Remembered r(samples);
+    const auto& [s, shard, mesh, memory] = r;
     if (!memory.alike()) continue;
     const Layout& l = s.layout;
     const Pipeline& pipeline = *mesh.pipeline;

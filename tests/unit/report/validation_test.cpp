@@ -195,9 +195,10 @@ TEST_CASE(
   for (std::size_t i = 0; i < 3; ++i)
     estimate.ranks[i].peak_first_step = gibibytes(40 + 2 * static_cast<double>(i));
   const auto predicted = [&](double measured, const char* release,
-                             const char* source = "Megatron-Bridge skills/SKILL.md (PR 3107)") {
+                             const char* source = "Megatron-Bridge skills/SKILL.md (PR 3107)",
+                             const char* basis = "peak") {
     MeasuredRow row;
-    row.mem_basis = "peak";
+    row.mem_basis = basis;
     row.peak_mem_gib = measured;
     row.columns = {{"source", source}, {"release", release}};
     return predicted_peak_gib(row, estimate);
@@ -207,6 +208,7 @@ TEST_CASE(
   CHECK_THAT(predicted(60, "25.11"), WithinRel(44.0, 1e-12));
   CHECK_THAT(predicted(39, "26.04"), WithinRel(65.0, 1e-12));  // printed after the second
   CHECK_THAT(predicted(39, "26.02", "a paper"), WithinRel(65.0, 1e-12));
+  CHECK_THAT(predicted(71, "26.02", "Megatron-Bridge", "max reserved"), WithinRel(70.0, 1e-12));
 }
 
 TEST_CASE("at-rest memory, reserved memory and parameters are read from columns or from notes") {
