@@ -27,10 +27,6 @@ bool gathers_quantised(const Problem& p, const Layout& l) {
   return l.precision != Precision::bf16 && l.precision != Precision::fp8_blockwise;
 }
 
-bool reuses_grad_buffer(const Problem& p, const Layout& l) {
-  return l.precision == Precision::mxfp8 && gathers_quantised(p, l) && l.fsdp == FsdpSharding::none;
-}
-
 /// The optimizer step casts a BF16 gradient shard to fp32. Only a precision-aware optimizer reads
 /// it as it is, and only with a master below fp32 or on the CPU: Megatron-Bridge carries an
 /// fp8_recipe in every mixed-precision block, which switches that path off for an fp32 master.
@@ -43,14 +39,15 @@ bool casts_gradients(const Layout& l) {
 
 /// FP8 weights are made from the masters through BF16: TransformerEngine casts the masters of all
 /// weights of an optimizer before it quantises the first (dense and expert weights have an
-/// optimizer each). MXFP8's parameters pass through the gradient buffer instead. Ref:
-/// TransformerEngine pytorch/tensor/utils.py cast_master_weights_to_fp8, called by
-/// megatron/core/optimizer/ distrib_optimizer.py _copy_main_params_to_model_params; peaks of step 1
-/// in Megatron-Bridge PR 3107.
+/// optimizer each). MXFP8's parameters pass through the gradient buffer instead, unless FSDP
+/// shards them. Ref: TransformerEngine pytorch/tensor/utils.py cast_master_weights_to_fp8, called
+/// by megatron/core/optimizer/distrib_optimizer.py _copy_main_params_to_model_params and by
+/// megatron_fsdp/mixed_precision.py fp8_quantize; peaks of step 1 in Megatron-Bridge PR 3107.
 bool casts_masters(const Problem& p, const Layout& l) {
   const bool bf16_already = l.precision_aware_optimizer && l.master_dtype == DType::bf16;
+  const bool in_gradients = l.precision == Precision::mxfp8 && l.fsdp == FsdpSharding::none;
   return l.distributed_optimizer && gathers_quantised(p, l) && l.precision != Precision::bf16 &&
-         l.precision != Precision::mxfp8 && !bf16_already;
+         !in_gradients && !bf16_already;
 }
 
 double moment_bytes(const Layout& l) {
@@ -75,7 +72,6 @@ double linear_weight_bytes(const Problem& p, const Layout& l) {
     case Precision::fp8_blockwise:
       return 2 + 2 * (1 + 4.0 / 16384);
     case Precision::mxfp8:
-      return (reuses_grad_buffer(p, l) ? 0 : 2) + 2 * copy;
     case Precision::nvfp4:
       return (gather ? 0 : 2) + 2 * copy;
   }

@@ -125,12 +125,25 @@ TEST_CASE(
     l.precision = as_it_is;  // no FP8 parameters, or through the gradient buffer
     CHECK_THAT(step(), WithinRel(4 * shard, 1e-12));
   }
+  l.precision = Precision::mxfp8;
+  l.fsdp = FsdpSharding::optim_grads_params;  // shards no gradient buffer that could hold them
+  CHECK_THAT(step(), WithinRel(4 * shard + 2 * 20 * layer / 4 / 2, 1e-12));
   const Problem moe = problem_of("qwen3-30b-a3b", "dgx-h100", 32);
   Layout experts = layout_of(1, 8);
   experts.precision = Precision::fp8_tensorwise;
   const RankParams held = params_of(moe, experts);  // dense over DP 32, experts over EDP 4
   CHECK_THAT(rank_state(moe, experts, held, 0).optimizer_step,
              WithinRel(2 * std::max(held.dense_linear / 32, held.expert / 4), 1e-12));
+}
+
+TEST_CASE("gathered MXFP8 weights are two copies of a byte and their scales, under FSDP too") {
+  const Problem p = problem_of("qwen3-30b-a3b", "gb200-nvl72", 32);
+  Layout l = layout_of(1, 8);
+  l.precision = Precision::mxfp8;
+  for (const FsdpSharding fsdp : {FsdpSharding::none, FsdpSharding::optim_grads_params}) {
+    l.fsdp = fsdp;
+    CHECK_THAT(linear_weight_bytes(p, l), WithinRel(2 * (1 + 1.0 / 32), 1e-12));
+  }
 }
 
 TEST_CASE("optimizer offload moves the moments: 8 bytes per sharded parameter, 16 on the host") {
