@@ -87,7 +87,10 @@ void LayoutMemory::add_detail(MemoryItem& tree, int rank, const RankPeak& peak,
       std::move(activations),
       item("moment", peak.transient, 0, fmt::format("{}: {}", peak.moment, peak.formula)),
       group("dispatcher buffers", dispatcher_terms(p_, shard_key(l_), shard_.dims)),
-      item("CUDA graph buffers", peak.cuda_graph, 0, "2 hx n k per captured layer"),
+      item("CUDA graph buffers", peak.cuda_graph, 0,
+           a.crossing > 0 && graph_use(l_).whole
+               ? "rows that crossed streams: 4 x 2 hx R per MoE layer and microbatch"
+               : "2 hx n k per captured layer"),
       group("workspaces", workspace_terms(p_, l_, shard_.dims, params, rank)),
       group("not in the sum: outside the allocator", outside_allocator_terms(p_, l_)),
       item("not in the sum: fragmentation", p_.fragmentation * peak.allocated(), 0,

@@ -216,6 +216,21 @@ void LayoutMemory::stored_by_chunk(int rank, RankActivations& a) const {
   }
 }
 
+/// EP overlap hands rows between two streams: dispatched rows and expert outputs forward, the
+/// gradients of both backward. What was recorded on another stream is not reused while a graph is
+/// captured unless the allocator follows the graph (graph_capture_record_stream_reuse). Ref:
+/// megatron/core/pipeline_parallel/utils.py ScheduleNode; PyTorch issue 155398 and pull request
+/// 158352; bench/memory_probe/graphs.py on an H200.
+double LayoutMemory::crossing_streams(int rank) const {
+  if (!overlap() || !p_.features.captures_without_reuse) return 0;
+  double layers = 0;
+  for (std::size_t c = 0; c < shard_.classes.size(); ++c) {
+    if (p_.classes[c].ffn == FfnKind::moe)
+      layers += mesh_.pipeline->layers[static_cast<std::size_t>(rank)][c];
+  }
+  return 4 * 2 * shard_.dims.expert_width * shard_.dims.rows_held * layers * mesh_.microbatches;
+}
+
 void LayoutMemory::activations(int rank, RankActivations& a) const {
   const auto i = static_cast<std::size_t>(rank);
   const RankState& state = mesh_.states[i];
@@ -237,6 +252,7 @@ void LayoutMemory::activations(int rank, RankActivations& a) const {
   if (l_.dispatcher == Dispatcher::alltoall)
     a.graph_buffers = in_flight().moe_layers[i] * 2.0 * shard_.dims.expert_width * shard_.dims.n *
                       p_.model.moe.moe_router_topk;
+  a.crossing = crossing_streams(rank);
 }
 
 double LayoutMemory::pinned_by_graphs(int rank, std::uint8_t modules) const {

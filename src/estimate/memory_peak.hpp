@@ -49,6 +49,7 @@ struct RankActivations {
   std::size_t vector = 0;     ///< of Alive: where in_flight is reached
   double optimizer_step = 0;  ///< transient of the optimizer step
   double graph_buffers = 0;   ///< static buffers of graphs that capture moe_preprocess
+  double crossing = 0;        ///< blocks of two streams that a captured iteration does not reuse
 };
 /// True when the optimizer step may be the worst moment for what graph pools keep of `pinned`.
 inline bool asks_graph_pools(const RankActivations& a, GraphUse g) {
@@ -60,7 +61,8 @@ inline double kept_by_graphs(const RankActivations& a, GraphUse g, double pinned
   return g.whole ? a.peak.stored + a.peak.transient : std::max(a.kept, pinned);
 }
 inline double graph_buffers(const RankActivations& a, GraphUse g) {
-  return (g.modules & mask(GraphModule::moe_preprocess)) != 0 ? a.graph_buffers : 0;
+  const bool captured = (g.modules & mask(GraphModule::moe_preprocess)) != 0;
+  return (captured ? a.graph_buffers : 0) + (g.whole ? a.crossing : 0);
 }
 /// The rank's peak with graphs that pin `pinned` bytes.
 inline double allocated(const RankActivations& a, GraphUse g, double pinned) {
@@ -130,6 +132,7 @@ class LayoutMemory {
   void moments(const StageCounts& last, const RankState& state, RankActivations& a) const;
   void layers_backward(const StageCounts& last, double stored, Moment& best, double& pair) const;
   [[nodiscard]] double between_steps(int rank) const;
+  [[nodiscard]] double crossing_streams(int rank) const;
   [[nodiscard]] bool leaves_graph(bool recomputed_whole) const;
   [[nodiscard]] Transient backward_transient(std::size_t cls, double rebuild) const;
   [[nodiscard]] double mtp_input() const { return 12 * shard_.dims.h * shard_.dims.n; }

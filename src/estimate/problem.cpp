@@ -22,6 +22,12 @@ bool on(const Software& s, const char* name, bool fallback) {
   return found == s.features.end() ? fallback : found->second;
 }
 
+/// The run states the allocator's settings, and `word` is among them.
+bool allocator_says(const Software& s, const char* word) {
+  const auto conf = s.env.find("PYTORCH_CUDA_ALLOC_CONF");
+  return conf != s.env.end() && conf->second.find(word) != std::string::npos;
+}
+
 Features read_features(const Software& s, const Stack& stack, const Run& run) {
   Features f;
   f.transformer_engine = stack.transformer_engine;
@@ -43,6 +49,9 @@ Features read_features(const Software& s, const Stack& stack, const Run& run) {
   const auto connections = s.env.find("CUDA_DEVICE_MAX_CONNECTIONS");
   f.single_queue = connections != s.env.end() && connections->second == "1";
   f.te_cross_entropy = on(s, "te_cross_entropy", stack.transformer_engine);
+  // like expandable segments: the recipes of whole-iteration graphs set it
+  f.captures_without_reuse =
+      allocator_says(s, "") && !allocator_says(s, "graph_capture_record_stream_reuse:True");
   return f;
 }
 
@@ -60,9 +69,7 @@ void index_classes(Problem& p) {
 
 /// Expandable segments are what the recipes' launchers set; only a stated False says otherwise.
 double fragmentation_of(const Stack& stack, const Software& s) {
-  const auto conf = s.env.find("PYTORCH_CUDA_ALLOC_CONF");
-  const bool off =
-      conf != s.env.end() && conf->second.find("expandable_segments:False") != std::string::npos;
+  const bool off = allocator_says(s, "expandable_segments:False");
   return off ? stack.fragmentation_default_allocator : stack.fragmentation;
 }
 

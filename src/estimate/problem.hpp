@@ -29,6 +29,8 @@ struct Features {
       Tristate::automatic;  ///< automatic: on where Bridge's recipe preset has it on
   bool te_cross_entropy = true;
   bool single_queue = false;  ///< CUDA_DEVICE_MAX_CONNECTIONS=1
+  /// The allocator does not reuse blocks of two streams while a graph is captured.
+  bool captures_without_reuse = false;
 };
 
 /// HybridEP's settings beside its SMs, from software.env. Ref: NVIDIA/Megatron-LM

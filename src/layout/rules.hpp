@@ -56,6 +56,7 @@ struct Surroundings {
   int max_connections = -1;  ///< CUDA_DEVICE_MAX_CONNECTIONS; -1 = not set
   int hybridep_domain = 0;   ///< NUM_OF_HYBRID_EP_RANKS_PER_NVLINK_DOMAIN; 0 = not set
   bool expandable_segments = false, nccl_graph_register_off = false, cpu_offload_v1 = false;
+  bool captures_without_reuse = false;  ///< allocator settings without record_stream reuse
   bool fused_grouped_mlp_env = false, graph_node_priority = false;
   // layers
   bool has_dense_layer = false, has_moe_layer = false, layer_freq_fits = true;

@@ -66,12 +66,26 @@ std::vector<Rule> warnings() {
                                in.c.tensor_model_parallel_size,
                                in.c.sequence_parallel ? "" : " without sequence parallel");
           }),
-      warning("GRAPH-FRAGMENTATION", READS_GRAPH " env.PYTORCH_CUDA_ALLOC_CONF",
-              "full_iteration graphs run with expandable_segments:True against fragmentation",
-              "set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True and NCCL_GRAPH_REGISTER=0",
-              "Megatron-Bridge docs/training/cuda-graphs.md",
-              WHEN(full_iteration(in) && !at.expandable_segments))
+      warning(
+          "GRAPH-FRAGMENTATION", READS_GRAPH " env.PYTORCH_CUDA_ALLOC_CONF",
+          "full_iteration graphs run with expandable_segments:True against fragmentation",
+          "set "
+          "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True,graph_capture_record_stream_reuse:True "
+          "and NCCL_GRAPH_REGISTER=0",
+          "Megatron-Bridge docs/training/cuda-graphs.md",
+          WHEN(full_iteration(in) && !at.expandable_segments))
           .says([](In) { return std::string("full_iteration graph without expandable segments"); }),
+      warning("GRAPH-STREAM-REUSE",
+              READS_GRAPH " overlap_moe_expert_parallel_comm env.PYTORCH_CUDA_ALLOC_CONF",
+              "in a full_iteration graph with EP overlap, rows that cross streams are not reused "
+              "before the capture ends unless the allocator follows the graph",
+              "add graph_capture_record_stream_reuse:True to PYTORCH_CUDA_ALLOC_CONF",
+              "Megatron-LM pull request 4383; PyTorch issue 155398",
+              WHEN(full_iteration(in) && overlap(in) && at.captures_without_reuse))
+          .says([](In) {
+            return std::string(
+                "full_iteration graph with EP overlap: every microbatch's exchanged rows stay");
+          }),
       warning("FUSED-MLP-FALLBACK",
               "use_transformer_engine_op_fuser expert_tensor_parallel_size " READS_OFFLOAD,
               "the fused grouped MLP needs ETP 1 and no offload of expert_fc1 or moe_act, else it "

@@ -45,9 +45,11 @@ int integer_or(std::string_view text, int fallback) {
 void read_environment(Surroundings& at, const MegatronConfig& c) {
   at.max_connections = integer_or(environment_of(c, "CUDA_DEVICE_MAX_CONNECTIONS"), -1);
   at.hybridep_domain = integer_or(environment_of(c, "NUM_OF_HYBRID_EP_RANKS_PER_NVLINK_DOMAIN"), 0);
-  at.expandable_segments =
-      environment_of(c, "PYTORCH_CUDA_ALLOC_CONF").find("expandable_segments:True") !=
-      std::string_view::npos;
+  const std::string_view allocator = environment_of(c, "PYTORCH_CUDA_ALLOC_CONF");
+  at.expandable_segments = allocator.find("expandable_segments:True") != std::string_view::npos;
+  at.captures_without_reuse =
+      !allocator.empty() &&
+      allocator.find("graph_capture_record_stream_reuse:True") == std::string_view::npos;
   at.nccl_graph_register_off = environment_of(c, "NCCL_GRAPH_REGISTER") == "0";
   at.cpu_offload_v1 = environment_of(c, "NVTE_CPU_OFFLOAD_V1") == "1";
   at.fused_grouped_mlp_env = integer_or(environment_of(c, "NVTE_CUTEDSL_FUSED_GROUPED_MLP"), 0) > 0;

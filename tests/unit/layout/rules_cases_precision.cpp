@@ -83,6 +83,18 @@ const Cases kPrecision = {
        graph(c, CudaGraphImpl::full_iteration);
        env(c, "PYTORCH_CUDA_ALLOC_CONF", "max_split_size_mb:64,expandable_segments:True");
      }},
+    {"GRAPH-STREAM-REUSE",
+     [](C c) {
+       graph(c, CudaGraphImpl::full_iteration);
+       c.layout.overlap_moe_expert_parallel_comm = true;
+       env(c, "PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True");
+     },
+     [](C c) {
+       graph(c, CudaGraphImpl::full_iteration);
+       c.layout.overlap_moe_expert_parallel_comm = true;
+       env(c, "PYTORCH_CUDA_ALLOC_CONF",
+           "expandable_segments:True,graph_capture_record_stream_reuse:True");
+     }},
     {"FUSED-MLP-FALLBACK",
      [](C c) {
        feature(c, "fused_grouped_mlp");
