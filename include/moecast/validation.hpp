@@ -24,6 +24,7 @@ struct MeasuredRow {
   /// More about memory, from columns at_rest_gib, reserved_gib, params_rank or the same in words in
   /// notes.
   std::optional<double> at_rest_gib, reserved_gib, params_rank;
+  bool peak_of_first_step = false;  ///< the peak was read after step 1
 };
 /// Reads a CSV with the columns of measurements.csv; `where` filters are column=value or
 /// column!=value.
@@ -43,6 +44,7 @@ struct ValidatedRow {
     double predicted = 0, measured = 0;
   };
   std::optional<Figure> at_rest_gib{}, reserved_gib{}, params_rank{};
+  std::vector<double> stage_peaks_gib{};    ///< when it is not known which stage the peak is of
   std::map<std::string, double> kernels{};  ///< seconds of a step by kernel class, of the forecast
 };
 /// A row's forecast by a fit that did not see its group.
@@ -59,8 +61,8 @@ struct CrossValidation {
 };
 struct Validation {
   std::vector<ValidatedRow> rows;
-  nlohmann::ordered_json summary;  ///< as interface.md: n, mape_pct, ..., memory, by
-  nlohmann::ordered_json groups;   ///< A/B pairs
+  nlohmann::ordered_json summary;           ///< as interface.md: n, mape_pct, ..., memory, by
+  nlohmann::ordered_json groups;            ///< A/B pairs
   nlohmann::ordered_json cross_validation;  ///< null unless asked for
   nlohmann::ordered_json kernel_classes;    ///< null unless asked for
 };

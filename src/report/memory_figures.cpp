@@ -4,6 +4,7 @@
 #include <cmath>
 #include <map>
 #include <regex>
+#include <set>
 
 #include "report/rows.hpp"
 #include "report/validation_summary.hpp"
@@ -42,31 +43,31 @@ bool early_bridge_log(const MeasuredRow& row) {
          std::regex_match(release, from, kRelease) && from[1].str() < "26.04";
 }
 
-bool of_first_step(const MeasuredRow& row) {
-  return says(row, "after step 1") || says(row, "peak after iteration 1") || early_bridge_log(row);
-}
-
-/// The pipeline rank that a figure is of: the first, the largest, or whichever printed it.
-enum class Of : unsigned char { first, largest, nearest };
-Of rank_of(const MeasuredRow& row) {
-  if (row.mem_basis.find("rank-0") != std::string::npos) return Of::first;
-  return early_bridge_log(row) ? Of::nearest : Of::largest;
-}
-
-/// The ranks' value that `measured` is held against.
+/// The value of the pipeline rank that a row's figures are of: the first, or the largest.
 template <typename Value>
-double held_against(const Estimate& e, Of of, double measured, Value value) {
+double held_against(const MeasuredRow& row, const Estimate& e, Value value) {
   if (e.ranks.empty()) return 0;
   double chosen = value(e.ranks.front());
-  for (const RankMemory& rank : e.ranks) {
-    const double other = value(rank);
-    const bool better = of == Of::largest ? other > chosen
-                        : of == Of::nearest
-                            ? std::abs(other - measured) < std::abs(chosen - measured)
-                            : false;
-    if (better) chosen = other;
-  }
+  if (row.mem_basis.find("rank-0") != std::string::npos) return chosen;
+  for (const RankMemory& rank : e.ranks) chosen = std::max(chosen, value(rank));
   return chosen;
+}
+
+double nearest(const std::vector<double>& values, double to) {
+  return *std::min_element(values.begin(), values.end(),
+                           [&](double a, double b) { return std::abs(a - to) < std::abs(b - to); });
+}
+
+/// The peak of a rank that peak_mem_gib speaks of.
+auto peak_of(const MeasuredRow& row, const Estimate& estimate) {
+  const bool reserved = row.mem_basis.find("reserved") != std::string::npos;
+  const bool layered = estimate.run.layout.cuda_graph_impl == CudaGraphImpl::transformer_engine;
+  const bool before_graphs = layered && rows::bridge_release(rows::cell(row, "release"));
+  return [=, first = row.peak_of_first_step](const RankMemory& rank) {
+    if (first && !reserved) return in_gib(rank.peak_first_step);
+    if (reserved) return in_gib(rank.peak_reserved);
+    return in_gib(before_graphs ? rank.peak_before_graphs : rank.peak);
+  };
 }
 
 struct Score {
@@ -100,7 +101,7 @@ Json ab_deltas(const std::vector<MeasuredRow>& rows, const std::vector<Validated
   for (const auto& [name, members] : groups) {
     for (const std::size_t i : members) {
       const std::size_t base = *std::find_if(members.begin(), members.end(), [&](std::size_t k) {
-        return of_first_step(rows[k]) == of_first_step(rows[i]);
+        return rows[k].peak_of_first_step == rows[i].peak_of_first_step;
       });
       if (base == i) continue;
       const double was = *rows[i].peak_mem_gib - *rows[base].peak_mem_gib;
@@ -125,26 +126,37 @@ void read_memory_figures(MeasuredRow& row) {
   row.at_rest_gib = figure(row, "at_rest_gib", "at rest ([0-9.]+) GiB");
   row.reserved_gib = figure(row, "reserved_gib", "reserved ([0-9.]+) GiB");
   row.params_rank = figure(row, "params_rank", "params on rank 0 ([0-9]+)");
+  row.peak_of_first_step =
+      row.peak_mem_gib &&
+      (says(row, "after step 1") || says(row, "peak after iteration 1") || early_bridge_log(row));
+}
+
+void read_first_step_sources(std::vector<MeasuredRow>& rows) {
+  std::set<std::string> sources;
+  for (const MeasuredRow& row : rows) {
+    if (row.peak_mem_gib && says(row, "after step 1")) sources.insert(rows::cell(row, "source"));
+  }
+  sources.erase("");
+  for (MeasuredRow& row : rows) {
+    if (!row.peak_mem_gib || row.peak_of_first_step || says(row, "iteration") ||
+        sources.count(rows::cell(row, "source")) == 0)
+      continue;
+    row.peak_of_first_step = true;
+    row.notes.push_back("peak memory is read as that of step 1, as in other rows of the source");
+  }
 }
 
 double predicted_peak_gib(const MeasuredRow& row, const Estimate& estimate) {
-  const bool reserved = row.mem_basis.find("reserved") != std::string::npos;
-  const bool first = of_first_step(row);
-  const bool layered = estimate.run.layout.cuda_graph_impl == CudaGraphImpl::transformer_engine;
-  const bool before_graphs = layered && rows::bridge_release(rows::cell(row, "release"));
-  return held_against(estimate, rank_of(row), row.peak_mem_gib.value_or(0),
-                      [&](const RankMemory& rank) {
-                        if (first && !reserved) return in_gib(rank.peak_first_step);
-                        if (reserved) return in_gib(rank.peak_reserved);
-                        return in_gib(before_graphs ? rank.peak_before_graphs : rank.peak);
-                      });
+  return held_against(row, estimate, peak_of(row, estimate));
 }
 
 void compare_memory(const MeasuredRow& row, const Estimate& e, ValidatedRow& out) {
-  const Of rank = rank_of(row);
   const auto figure = [&](double measured, auto value) {
-    return ValidatedRow::Figure{held_against(e, rank, measured, value), measured};
+    return ValidatedRow::Figure{held_against(row, e, value), measured};
   };
+  if (row.peak_mem_gib && early_bridge_log(row)) {
+    for (const RankMemory& rank : e.ranks) out.stage_peaks_gib.push_back(peak_of(row, e)(rank));
+  }
   if (row.at_rest_gib)
     out.at_rest_gib =
         figure(*row.at_rest_gib, [](const RankMemory& r) { return in_gib(r.at_rest); });
@@ -155,6 +167,21 @@ void compare_memory(const MeasuredRow& row, const Estimate& e, ValidatedRow& out
     out.reserved_gib = figure(*row.reserved_gib, [](const RankMemory& r) {
       return in_gib(r.peak_reserved - r.outside_allocator);
     });
+}
+
+void choose_stages(const std::vector<MeasuredRow>& rows, std::vector<ValidatedRow>& validated) {
+  std::map<std::string, double> offsets;  // forecast - measured of a group's first row
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    ValidatedRow& out = validated[i];
+    if (out.stage_peaks_gib.empty()) continue;
+    const double measured = *rows[i].peak_mem_gib;
+    const std::string group = rows::cell(rows[i], "ab_group");
+    const auto known = group.empty() ? offsets.end() : offsets.find(group);
+    const double offset = known == offsets.end() ? 0 : known->second;
+    out.predicted_peak_gib = nearest(out.stage_peaks_gib, measured + offset);
+    out.memory_error_pct = error_pct(*out.predicted_peak_gib, measured);
+    if (!group.empty()) offsets.emplace(group, *out.predicted_peak_gib - measured);
+  }
 }
 
 Json memory_summary(const std::vector<MeasuredRow>& rows,

@@ -17,6 +17,15 @@ double predicted_peak_gib(const MeasuredRow& row, const Estimate& estimate);
 
 void compare_memory(const MeasuredRow& row, const Estimate& estimate, ValidatedRow& out);
 
+/// Rows of a source where another says that its figure was read after step 1, and which say nothing
+/// of the kind themselves, were read so too.
+void read_first_step_sources(std::vector<MeasuredRow>& rows);
+
+/// Where a log does not say which pipeline stage printed its figure: the nearest stage. Rows of an
+/// A/B group are held to the error of the group's first, so that a pair is judged by its
+/// difference.
+void choose_stages(const std::vector<MeasuredRow>& rows, std::vector<ValidatedRow>& validated);
+
 /// Errors of at-rest and reserved memory and of parameters per rank; runs that ran and are forecast
 /// to fit; one-knob changes of peak memory (right within 3 GiB or 30 %).
 nlohmann::ordered_json memory_summary(const std::vector<MeasuredRow>& rows,

@@ -132,11 +132,13 @@ Result<std::vector<MeasuredRow>> read_measured_rows(const std::string& path,
   for (const CsvRow& record : table.value().rows) {
     MeasuredRow row = row_of(table.value(), record);
     if (!passes(row, filters)) continue;
+    rows::complete_from_recipe(row);
     rows::express(row, base_dir);
     complete_throughput(row);
     rows.push_back(std::move(row));
   }
   rows::read_allocator_groups(rows);
+  read_first_step_sources(rows);
   return rows;
 }
 

@@ -50,6 +50,9 @@ std::string slot_layout(const ModelSpec& model, int pp, int vpp, bool embedding,
 std::optional<ModelSpec> read_model(MeasuredRow& row, Run& run, std::vector<std::string>& missing);
 void read_pipeline(MeasuredRow& row, Run& run, const ModelSpec& model);
 
+/// Fills empty cells of a pre-training row with what the recipe of its release and model states.
+void complete_from_recipe(MeasuredRow& row);
+
 /// Sets row.run, or row.unsupported. Relative paths in the row are taken from base_dir first.
 void express(MeasuredRow& row, const std::string& base_dir);
 

@@ -128,8 +128,9 @@ bool performance_recipe(const MeasuredRow& row) {
 void read_environment(const MeasuredRow& row, Run& run) {
   static const std::regex kVariable(
       "\\b(CUDA_DEVICE_MAX_CONNECTIONS|NUM_OF_HYBRID_EP_RANKS_PER_NVLINK_DOMAIN|NVTE_FWD_LAYERNORM_"
-      "SM_MARGIN|NUM_OF_TOKENS_PER_CHUNK_[A-Z]{1,13}_API|moe_hybridep_num_blocks_(?:un)?permute)="
-      "([0-9]{1,6})\\b");
+      "SM_MARGIN|NUM_OF_TOKENS_PER_CHUNK_[A-Z]{1,13}_API|moe_hybridep_num_blocks_(?:un)?permute|"
+      "moe_expert_rank_capacity_factor)="
+      "([0-9]{1,6}(?:\\.[0-9]{1,4})?)\\b");
   static const std::regex kChunks("HybridEP chunks ([0-9]{1,6})/([0-9]{1,6})/([0-9]{1,6})\\b");
   static const std::regex kCombine("\\b([0-9]{1,4})-token combine chunks");
   static const std::regex kBlocks("\\b((?:un)?permute) [0-9]{1,4} -> ([0-9]{1,4}) blocks");
@@ -146,8 +147,13 @@ void read_environment(const MeasuredRow& row, Run& run) {
     env[kCombineChunk] = hit[3].str();
   }
   if (performance_recipe(row)) env.try_emplace(kCombineChunk, "128");
-  if (notes.find("expandable_segments:True") != std::string::npos)
-    run.software.env[kAllocator] = "expandable_segments:True";
+  static const std::regex kConf(std::string(kAllocator) + "=([^ ;]{1,200})");
+  if (std::smatch hit; std::regex_search(notes, hit, kConf)) {
+    env[kAllocator] = hit[1].str();
+  } else if (notes.find("expandable_segments:True") !=
+             std::string::npos) {  // of what it says no more
+    env[kAllocator] = "expandable_segments:True,graph_capture_record_stream_reuse:True";
+  }
 }
 
 }  // namespace

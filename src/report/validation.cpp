@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "moecast/evaluator.hpp"
+#include "report/memory_figures.hpp"
 #include "report/validation_summary.hpp"
 
 namespace moecast {
@@ -80,6 +81,7 @@ Validation validate_rows(const std::vector<MeasuredRow>& rows, const ValidateOpt
   for (std::size_t i = 1; i < count; ++i) others.emplace_back(work);
   work();
   for (std::thread& thread : others) thread.join();
+  choose_stages(rows, result.rows);
   result.groups = ab_groups(rows, result.rows);
   result.summary = validation_summary(rows, result.rows, result.groups);
   return result;

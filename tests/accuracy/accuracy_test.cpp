@@ -67,6 +67,21 @@ TEST_CASE(
   CHECK(std::abs(left_out - cross.at("mape_pct").get<double>()) < 0.15);
 }
 
+TEST_CASE("is the memory of published runs forecast: peaks, one-knob changes, out of memory?") {
+  const Json study =
+      validated({kRows + "training_steps.csv", "--where", "release=v1.2 (torch 26.01, TE 2.11)"})
+          .at("summary")
+          .at("memory");
+  CHECK(study.at("n") == 22);
+  CHECK(study.at("mape_pct").get<double>() <= 0.05);
+  const Json all = validated({kRows + "training_steps.csv"}).at("summary");
+  const Json& more = all.at("memory").at("more");
+  CHECK(more.at("ab_deltas").at("right") == more.at("ab_deltas").at("n"));
+  CHECK(more.at("ab_deltas").at("n") == 23);
+  CHECK(more.at("ran_and_fits").at("right").get<int>() >= 336);
+  CHECK(all.at("oom") == Json{{"n", 8}, {"right", 8}});
+}
+
 TEST_CASE("are steps of real H200s forecast through the measured profile, class by class?") {
   const Json all = validated({kRows + "h200_runs.csv", "--kernels", kRows + "h200_kernels.csv"});
   CHECK(all.at("summary").at("mape_pct").get<double>() <= 3.8);

@@ -167,6 +167,39 @@ TEST_CASE("environment variables stated only in the notes reach the run") {
   CHECK(combine("skill-q30b-ovl-on") == "128");  // what Bridge's launchers set
 }
 
+TEST_CASE("what a row leaves empty is taken from its recipe, and said; what it states stands") {
+  const MeasuredRow campaign = row("q35-sharedovl");
+  REQUIRE(campaign.run);
+  CHECK(campaign.run->layout.moment_dtype == DType::bf16);
+  CHECK(campaign.run->layout.grad_dtype == DType::bf16);
+  CHECK(noted(campaign, "perf_recipes/qwen/h100/qwen35.py"));
+  CHECK(noted(campaign, "optimizer_dtype_notes=precision_aware=True"));
+  CHECK_FALSE(noted(campaign, "recompute_modules"));  // stated
+  const MeasuredRow no_recipe = row("skill-nano-rc-moe");
+  CHECK_FALSE(noted(no_recipe, "as its recipe has it"));
+  const MeasuredRow whole = row("gh5356-q30b-b200-oom");  // states neither sizes nor layout
+  REQUIRE(whole.run);
+  CHECK(whole.run->layout.ep == 8);
+  CHECK(whole.run->layout.micro_batch_size == 4);
+  CHECK(whole.run->software.features.at("paged_stash"));
+  CHECK(whole.run->software.env.at("PYTORCH_CUDA_ALLOC_CONF") == "expandable_segments:True");
+}
+
+TEST_CASE("one row that says when memory was read speaks for the rows of its source") {
+  const std::vector<MeasuredRow> rows =
+      read_measured_rows(std::string(MOECAST_SOURCE_DIR) + "/hwdb/measured/training_steps.csv", {})
+          .take();
+  const auto first_step = [&](const std::string& id) {
+    return std::find_if(rows.begin(), rows.end(), [&](const MeasuredRow& r) { return r.id == id; })
+        ->peak_of_first_step;
+  };
+  CHECK(first_step("q35-fp8-blockwise"));  // "memory after step 1"
+  CHECK(first_step("q35-sharedovl"));      // says nothing of it
+  CHECK_FALSE(first_step("q35-sms16"));    // no figure
+  CHECK(first_step("skill-nano-rc-none"));
+  CHECK_FALSE(first_step("skill-nano-rc-moe"));  // "peak after iteration 2"
+}
+
 TEST_CASE("a step or tokens per second are a throughput too, unless the job did not run through") {
   const MeasuredRow by_tokens = row("q35-sharedovl-conn2"), by_both = row("q35-sharedovl");
   REQUIRE(by_tokens.tflops_per_gpu);

@@ -173,7 +173,9 @@ TEST_CASE("the predicted peak is the kind of figure and the rank that mem_basis 
   const auto predicted = [&](const char* basis, const char* notes = "", const char* release = "") {
     MeasuredRow row;
     row.mem_basis = basis;
+    row.peak_mem_gib = 60;
     row.columns = {{"notes", notes}, {"release", release}};
+    read_memory_figures(row);
     return predicted_peak_gib(row, estimate);
   };
   CHECK_THAT(predicted("max allocated"), WithinRel(65.0, 1e-12));
@@ -197,11 +199,15 @@ TEST_CASE(
   const auto predicted = [&](double measured, const char* release,
                              const char* source = "Megatron-Bridge skills/SKILL.md (PR 3107)",
                              const char* basis = "peak") {
-    MeasuredRow row;
-    row.mem_basis = basis;
-    row.peak_mem_gib = measured;
-    row.columns = {{"source", source}, {"release", release}};
-    return predicted_peak_gib(row, estimate);
+    std::vector<MeasuredRow> rows(1);
+    rows[0].mem_basis = basis;
+    rows[0].peak_mem_gib = measured;
+    rows[0].columns = {{"source", source}, {"release", release}};
+    read_memory_figures(rows[0]);
+    std::vector<ValidatedRow> out(1);
+    compare(rows[0], estimate, out[0]);
+    choose_stages(rows, out);
+    return *out[0].predicted_peak_gib;
   };
   CHECK_THAT(predicted(39, "26.02"), WithinRel(40.0, 1e-12));
   CHECK_THAT(predicted(41.5, "26.02-26.04"), WithinRel(42.0, 1e-12));
@@ -209,6 +215,29 @@ TEST_CASE(
   CHECK_THAT(predicted(39, "26.04"), WithinRel(65.0, 1e-12));  // printed after the second
   CHECK_THAT(predicted(39, "26.02", "a paper"), WithinRel(65.0, 1e-12));
   CHECK_THAT(predicted(71, "26.02", "Megatron-Bridge", "max reserved"), WithinRel(70.0, 1e-12));
+}
+
+TEST_CASE("where the stage is not known, rows of an A/B group are held to the first one's error") {
+  std::vector<MeasuredRow> rows(4);
+  std::vector<ValidatedRow> out(4);
+  const double measured[] = {50, 53.8, 53.8, 46};
+  const std::vector<double> stages[] = {{48, 52, 60}, {52, 57}, {52, 57}, {}};
+  for (std::size_t i = 0; i < 4; ++i) {
+    rows[i].peak_mem_gib = measured[i];
+    rows[i].columns["ab_group"] = i == 2 ? "" : "g";
+    out[i].stage_peaks_gib = stages[i];
+  }
+  choose_stages(rows, out);
+  CHECK(out[0].predicted_peak_gib == 48);  // as near as 52: the first
+  CHECK(out[1].predicted_peak_gib == 52);  // nearest to 53.8 + (48 - 50)
+  CHECK(out[2].predicted_peak_gib == 52);  // alone
+  CHECK_THAT(*out[1].memory_error_pct, WithinRel(100 * (52 / 53.8 - 1), 1e-12));
+  CHECK(!out[3].predicted_peak_gib);  // its stage is known
+  rows[0].peak_mem_gib = 58;
+  choose_stages(rows, out);
+  CHECK(out[0].predicted_peak_gib == 60);
+  CHECK(out[1].predicted_peak_gib == 57);  // 53.8 + 2 is nearer to 57: the pair's difference
+  CHECK(out[2].predicted_peak_gib == 52);
 }
 
 TEST_CASE("at-rest memory, reserved memory and parameters are read from columns or from notes") {

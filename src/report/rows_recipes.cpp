@@ -1,0 +1,75 @@
+/// What a row leaves empty, the recipe that it ran states: hwdb/measured/recipe_settings.csv.
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "core/csv.hpp"
+#include "core/document.hpp"
+#include "report/rows.hpp"
+#include "report/rows_inputs.hpp"
+
+namespace moecast::rows {
+namespace {
+
+const std::vector<std::string> kKeys = {"release", "model", "system", "precision"};
+
+const Result<CsvTable>& recipes() {
+  return read_once("recipe_settings", [] {
+    std::vector<std::string> required = kKeys;
+    required.insert(required.end(), {"features", "environment", "source"});
+    return read_csv((data_dir() / "hwdb/measured/recipe_settings.csv").string(), required);
+  });
+}
+
+const std::string& of(const CsvTable& table, const CsvRow& recipe, const std::string& column) {
+  return recipe.cells[static_cast<std::size_t>(table.column(column))];
+}
+
+/// An empty key stands for any; "Megatron-Bridge" for its releases and branches.
+bool is_of(const CsvTable& table, const CsvRow& recipe, const MeasuredRow& row) {
+  for (const std::string& key : kKeys) {
+    const std::string& asked = of(table, recipe, key);
+    const std::string has = cell(row, key);
+    if (asked.empty() || asked == has) continue;
+    if (asked != "Megatron-Bridge" || !bridge_release(has)) return false;
+  }
+  return true;
+}
+
+/// Features and environment variables are lists: the row's own stand, and others are added.
+bool is_list(const std::string& column) { return column == "features" || column == "notes"; }
+
+/// Not where the file lacks the column: then the default is meant.
+void fill(MeasuredRow& row, const std::string& column, const std::string& settings,
+          std::vector<std::string>& filled) {
+  if (!has_column(row, column)) return;
+  std::string& own = row.columns[column];
+  const std::string name = settings.substr(0, settings.find('='));
+  if (is_list(column) ? own.find(name) != std::string::npos : !trimmed(own).empty()) return;
+  own += (own.empty() ? "" : "; ") + settings;
+  filled.push_back(is_list(column) ? settings : fmt::format("{}={}", column, settings));
+}
+
+}  // namespace
+
+void complete_from_recipe(MeasuredRow& row) {
+  if (cell(row, "task") != "pretrain" || !recipes()) return;
+  const CsvTable& table = recipes().value();
+  for (const CsvRow& recipe : table.rows) {
+    if (!is_of(table, recipe, row)) continue;
+    std::vector<std::string> filled;
+    for (const std::string& column : table.header) {
+      const std::string& settings = of(table, recipe, column);
+      if (settings.empty() || column == "source" ||
+          std::find(kKeys.begin(), kKeys.end(), column) != kKeys.end())
+        continue;
+      fill(row, column == "environment" ? "notes" : column, settings, filled);
+    }
+    if (!filled.empty())
+      row.notes.push_back(fmt::format("not stated, so as its recipe has it ({}): {}",
+                                      of(table, recipe, "source"), fmt::join(filled, ", ")));
+    return;
+  }
+}
+
+}  // namespace moecast::rows
