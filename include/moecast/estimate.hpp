@@ -30,7 +30,7 @@ struct RankMemory {
   Bytes weights, gradients, optimizer, activations, dispatcher, cuda_graph, workspace;
   Bytes peak;                ///< allocated: the sum of the above
   Bytes peak_reserved;       ///< with reserve (context, NCCL) and fragmentation: what must fit
-  Bytes at_rest;             ///< allocated between steps: model state and what the dispatcher holds
+  Bytes at_rest;  ///< allocated between steps: model state, buffers, workspaces, what dispatchers hold
   Bytes peak_before_graphs;  ///< allocated peak of the warm-up steps, before graphs are captured
   Bytes outside_allocator;   ///< context and communicators: part of peak_reserved
   Bytes peak_first_step;     ///< allocated peak of step 1: optimizer moments come at its end

@@ -169,7 +169,7 @@ void LayoutMemory::moments(const StageCounts& last, const RankState& state,
   const double step = a.kept + state.optimizer_step;
   peak.before_graphs = peak.held() + std::max(best.bytes(), step);
   peak.first_step = peak.held() + std::max(best.bytes() - state.moments, step);
-  peak.at_rest = state.total() + a.kept + (l_.sp() ? 2 * d.h * d.N : 0);
+  peak.at_rest = peak.held() + a.kept;
   peak.stored = best.stored;
   peak.transient = best.transient;
   peak.moment = best.name;

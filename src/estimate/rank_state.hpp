@@ -27,6 +27,8 @@ double bucket_padding(double elements, int shards, double buckets);
 
 /// Persistent communication buffers of the EP dispatcher (dispatcher_memory.cpp).
 Terms dispatcher_terms(const Problem& p, const ShardKey& k, const Dims& d);
+/// Bytes that cuBLAS holds in the allocator from the first GEMMs on.
+inline constexpr double kCublasWorkspaces = 64.0 * 1024 * 1024;
 /// Workspaces inside the allocator and the sequence-parallel gather buffer (workspace_memory.cpp).
 Terms workspace_terms(const Problem& p, const Layout& l, const Dims& d, const RankParams& params,
                       int pp_rank);

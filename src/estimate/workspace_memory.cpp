@@ -10,11 +10,10 @@ namespace moecast {
 
 Terms workspace_terms(const Problem& p, const Layout& l, const Dims& d, const RankParams& params,
                       int pp_rank) {
-  constexpr double kMib = 1024.0 * 1024.0;
   Terms t;
-  t.add("cuBLAS workspaces", 64 * kMib, 2, "2 x 32 MiB");
+  t.add("cuBLAS workspaces", kCublasWorkspaces, 2, "2 x 32 MiB");
   if (p.features.transformer_engine && p.model.moe.num_moe_experts > 0)
-    t.add("grouped GEMM workspaces", 128 * kMib, 4, "4 streams x 32 MiB");
+    t.add("grouped GEMM workspaces", 2 * kCublasWorkspaces, 4, "4 streams x 32 MiB");
   t.add("dummy weight gradients", 2 * params.dummy_wgrad, params.dummy_wgrad,
         "2 B per element of each distinct linear shape");
   if (l.sp()) t.add("sequence-parallel gather buffer", 2 * d.h * d.N, d.N, "2hN");

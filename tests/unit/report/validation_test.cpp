@@ -240,6 +240,26 @@ TEST_CASE("where the stage is not known, rows of an A/B group are held to the fi
   CHECK(out[2].predicted_peak_gib == 52);
 }
 
+TEST_CASE("H200 runs that shared a process lack its cuBLAS workspaces, at rest and at the peak") {
+  Estimate estimate;
+  estimate.ranks = {rank(0, 60, 70)};
+  estimate.ranks[0].at_rest = gibibytes(50);
+  const auto compared = [&](double at_rest, const char* release) {
+    MeasuredRow row;
+    row.peak_mem_gib = 60;
+    row.at_rest_gib = at_rest;
+    row.columns = {{"release", release}};
+    ValidatedRow out;
+    compare(row, estimate, out);
+    CHECK_THAT(50 - out.at_rest_gib->predicted, WithinAbs(60 - *out.predicted_peak_gib, 1e-12));
+    return *out.predicted_peak_gib;
+  };
+  CHECK(compared(50.02, "megatron-local-2026-08") == 60);
+  CHECK(compared(49.98, "megatron-local-2026-08") == 60);
+  CHECK_THAT(compared(49.95, "megatron-local-2026-08"), WithinRel(60 - 64 / 1024.0, 1e-12));
+  CHECK(compared(49.95, "26.08") == 60);
+}
+
 TEST_CASE("at-rest memory, reserved memory and parameters are read from columns or from notes") {
   MeasuredRow row;
   row.columns = {{"notes",
