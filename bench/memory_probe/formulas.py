@@ -60,7 +60,7 @@ def total(*parts):
 
 
 def unfused_core(z):
-    """Change of the attention's bytes when scores are materialised (memory_peaks 2.21)."""
+    """Change of the attention's bytes when scores are materialised."""
     n, na, ng, d = z.n, z.heads, z.groups, z.d
     terms = {"fp32 softmax": 4 * z.b * z.s**2 * na, "bf16 probs": 2 * z.b * z.s**2 * na,
              "log-sum-exp": -4 * n * na}
@@ -77,7 +77,7 @@ def attributes(z, kind):
 
 
 def kept(z, kind, recompute=None):
-    """Bytes kept from forward to backward by one layer (memory_peaks 2.7, 2.11, 2.17, 2.19)."""
+    """Bytes kept from forward to backward by one layer."""
     full = total(attention(z), dense(z) if kind == "dense" else moe(z))
     if kind == "unfused":
         full += total(unfused_core(z))
@@ -135,7 +135,7 @@ def left(z, kind, recompute, count):
 
 
 def moments(z, kind, recompute=None):
-    """Moment -> bytes above everything stored by all layers (memory_peaks 2.8, 2.10, 2.19)."""
+    """Moment -> bytes above everything stored by all layers."""
     if kind == "sequential":
         return {"backward": sequential_backward(z), "forward": combine(z, kind)}
     y, act = 2 * z.h * z.n, 2 * z.fe * z.R

@@ -28,9 +28,10 @@ struct RankMemory {
   int pp_rank = 0;
   double params = 0;  ///< elements on the rank, dense and expert
   Bytes weights, gradients, optimizer, activations, dispatcher, cuda_graph, workspace;
-  Bytes peak;                ///< allocated: the sum of the above
-  Bytes peak_reserved;       ///< with reserve (context, NCCL) and fragmentation: what must fit
-  Bytes at_rest;  ///< allocated between steps: model state, buffers, workspaces, what dispatchers hold
+  Bytes peak;           ///< allocated: the sum of the above
+  Bytes peak_reserved;  ///< with reserve (context, NCCL) and fragmentation: what must fit
+  Bytes at_rest;  ///< allocated between steps: model state, buffers, workspaces, what dispatchers
+                  ///< hold
   Bytes peak_before_graphs;  ///< allocated peak of the warm-up steps, before graphs are captured
   Bytes outside_allocator;   ///< context and communicators: part of peak_reserved
   Bytes peak_first_step;     ///< allocated peak of step 1: optimizer moments come at its end

@@ -23,8 +23,8 @@ std::vector<std::string> shipped_models();
 /// The model YAML that `moecast import config.json` prints; load_model of it gives the same spec.
 nlohmann::ordered_json model_to_json(const ModelSpec& m);
 
-/// The pieces of the FLOP count, for the work of one layer (flops.md): forward+backward FLOPs per
-/// token.
+/// The pieces of the FLOP count, for the work of one layer: forward+backward FLOPs per token. Ref:
+/// megatron/training/training.py num_floating_point_operations.
 double layer_model_flops_per_token(const ModelSpec& m, const LayerKind& layer, int seq_length);
 
 }  // namespace moecast

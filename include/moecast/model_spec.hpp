@@ -94,7 +94,7 @@ struct ModelSpec {
   bool untie_embeddings_and_output_weights = true;
   bool add_bias_linear = false;
   bool layernorm = false;     ///< LayerNorm (4h) instead of RMSNorm (2h)
-  bool hybrid = false;        ///< hybrid layer pattern: flops.md section 3 counts it
+  bool hybrid = false;        ///< hybrid layer pattern: Megatron counts its FLOPs apart
   int hyper_connections = 0;  ///< DeepSeek-V4 hc_mult; 0 = none
   int make_vocab_size_divisible_by = 128;
   MoeSpec moe;

@@ -1,5 +1,5 @@
 #pragma once
-/// Measured rows against forecasts (interface.md section 5).
+/// Measured rows against forecasts (docs/formats.md).
 #include <map>
 #include <optional>
 #include <string>
@@ -61,7 +61,7 @@ struct CrossValidation {
 };
 struct Validation {
   std::vector<ValidatedRow> rows;
-  nlohmann::ordered_json summary;           ///< as interface.md: n, mape_pct, ..., memory, by
+  nlohmann::ordered_json summary;           ///< as docs/formats.md: n, mape_pct, ..., memory, by
   nlohmann::ordered_json groups;            ///< A/B pairs
   nlohmann::ordered_json cross_validation;  ///< null unless asked for
   nlohmann::ordered_json kernel_classes;    ///< null unless asked for

@@ -5,7 +5,8 @@
 /// Host and GPU are two queues. Kernel i starts at max(end of kernel i-1, its launch); a
 /// device-to-host sync empties the queue. So behind a sync nearly all host time is exposed, and
 /// without syncs only what the GPU cannot hide. Nothing is approximated by one max over a layer.
-/// Ref: Megatron timeline section 9; EP overlap: combined_1f1b.py, model_chunk_schedule_plan.py.
+/// Ref of EP overlap: Megatron core/pipeline_parallel/combined_1f1b.py and
+/// core/models/common/model_chunk_schedule_plan.py.
 #include <algorithm>
 #include <array>
 #include <cstdint>

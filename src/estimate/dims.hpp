@@ -26,8 +26,7 @@ std::uint16_t selective_modules(const Layout& l);
 /// layers (0xff).
 std::uint8_t captured_modules(const Layout& l);
 
-/// Sizes on one rank. N tokens of a CP rank, n tokens after sequence parallelism (memory.md
-/// notation).
+/// Sizes on one rank. N tokens of a CP rank, n tokens after sequence parallelism.
 struct Dims {
   double N = 0, n = 0;
   double t = 1;  ///< tp
@@ -43,7 +42,7 @@ struct Dims {
 };
 Dims make_dims(const Problem& p, const ShardKey& k);
 
-/// Mean keys per query: causal half, or the sliding window's average (flops.md section 2).
+/// Mean keys per query: causal half, or the mean of min(position, window).
 double mean_context(double seq_length, int window);
 
 }  // namespace moecast

@@ -1,4 +1,4 @@
-// Persistent communication buffers of the EP dispatchers (memory.md section 6). Refs: DeepEP
+// Persistent communication buffers of the EP dispatchers. Refs: DeepEP
 // csrc/legacy/config.hpp (main dd758ca), csrc/hybrid_ep (branch hybrid-ep 94a9f8f).
 #include <algorithm>
 

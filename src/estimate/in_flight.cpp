@@ -1,5 +1,4 @@
-// How many microbatch-chunks a rank holds: from the walked order, not from an average (memory.md
-// section 5).
+// How many microbatch-chunks a rank holds: from the walked order, not from an average.
 #include <algorithm>
 
 #include "estimate/schedule.hpp"

@@ -147,7 +147,7 @@ void LayoutMemory::layers_backward(const StageCounts& last, double stored, Momen
   });
 }
 
-/// The largest of the named moments (memory_peaks 2.24), in steady state and in step 1.
+/// The largest of the named moments, in steady state and in step 1.
 void LayoutMemory::moments(const StageCounts& last, const RankState& state,
                            RankActivations& a) const {
   const Dims& d = shard_.dims;
@@ -231,28 +231,27 @@ double LayoutMemory::crossing_streams(int rank) const {
   return 4 * 2 * shard_.dims.expert_width * shard_.dims.rows_held * layers * mesh_.microbatches;
 }
 
-void LayoutMemory::activations(int rank, RankActivations& a) const {
+RankActivations LayoutMemory::activations(int rank) const {
+  RankActivations a;
   const auto i = static_cast<std::size_t>(rank);
   const RankState& state = mesh_.states[i];
-  a.in_flight = a.peak.host = a.graph_buffers = 0;  // what is not set below
-  a.vector = 0;
   a.peak.weights = state.weights;
   a.peak.gradients = state.gradients;
   a.peak.optimizer = state.optimizer;
   a.peak.dispatcher = shard_.dispatcher_bytes;
   a.peak.workspace = mesh_.workspace[i];
-  a.peak.cuda_graph = 0;
 
   a.kept = between_steps(rank);
   layered_ ? stored_by_chunk(rank, a) : stored(rank, a);
   a.peak.host += state.host;
   moments(mesh_.stages()[(i + 1) * static_cast<std::size_t>(l_.vpp) - 1], state, a);
   // static outputs that eager execution would not keep: alltoall's permuted rows wait in their
-  // buffer for the exchange (memory.md section 7)
+  // buffer for the exchange
   if (l_.dispatcher == Dispatcher::alltoall)
     a.graph_buffers = in_flight().moe_layers[i] * 2.0 * shard_.dims.expert_width * shard_.dims.n *
                       p_.model.moe.moe_router_topk;
   a.crossing = crossing_streams(rank);
+  return a;
 }
 
 double LayoutMemory::pinned_by_graphs(int rank, std::uint8_t modules) const {
@@ -310,8 +309,7 @@ RankPeak LayoutMemory::with_graphs(int rank, const RankActivations& a, GraphUse 
 }
 
 RankPeak LayoutMemory::rank_peak(int rank, MemoryItem* detail) const {
-  RankActivations a;
-  activations(rank, a);
+  const RankActivations a = activations(rank);
   const RankPeak peak = with_graphs(rank, a, graph_use(l_));
   if (detail != nullptr) add_detail(*detail, rank, peak, a);
   return peak;

@@ -1,6 +1,7 @@
 #pragma once
 /// The peak of every pipeline rank: what is held all the time, plus the largest of the named
-/// moments (memory_peaks 2.24). Transients of different moments are never added.
+/// moments (bench/memory_probe records what lives at each). Transients of different moments are
+/// never added.
 #include <algorithm>
 #include <array>
 #include <cstdint>
@@ -75,7 +76,7 @@ inline double allocated(const RankActivations& a, GraphUse g, double pinned) {
 class LayoutMemory {
  public:
   LayoutMemory(const Problem& p, const Layout& l, const ShardTables& shard, const MeshTables& mesh);
-  void activations(int rank, RankActivations& a) const;
+  [[nodiscard]] RankActivations activations(int rank) const;
   /// Adds to the peak what graphs hold.
   [[nodiscard]] RankPeak with_graphs(int rank, const RankActivations& a, GraphUse graphs) const;
   /// Activations in graph pools, which keep what they captured; full recomputation keeps less.

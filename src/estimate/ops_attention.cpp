@@ -1,6 +1,6 @@
 // Softmax attention blocks: GQA (full and sliding), MLA (with DSA indexer), DeepSeek-V4 compressed
-// attention. Shapes: Megatron core/transformer/{attention,multi_latent_attention}.py; TP traffic:
-// facts of timeline section 3.
+// attention. Shapes: Megatron core/transformer/{attention,multi_latent_attention}.py; TP
+// traffic: core/tensor_parallel/layers.py.
 #include <algorithm>
 
 #include "estimate/layer_ops.hpp"
@@ -10,8 +10,8 @@ namespace {
 
 constexpr auto kAttnGraph = mask(GraphModule::attn);
 
-/// Sparse context of DSA: dense half when the sequence is short, else the top-k average (flops.md
-/// section 2c).
+/// Sparse context of DSA: dense half when the sequence is short, else the mean of
+/// min(position, topk).
 double sparse_context(double s, double topk) {
   return s <= topk ? (s + 1) / 2 : topk - topk * (topk - 1) / (2 * s);
 }

@@ -1,6 +1,6 @@
 #pragma once
-/// Parameters that one pipeline rank holds, in elements, by how they are sharded and quantised
-/// (memory.md section 1).
+/// Parameters that one pipeline rank holds, in elements, by how they are sharded and quantised.
+/// Ref: the modules of megatron/core/transformer and models/gpt.
 #include <array>
 #include <cstdint>
 #include <map>

@@ -1,6 +1,7 @@
 #pragma once
-/// Bytes that a rank holds all the time: weights, gradients, optimizer state (memory.md section 2,
-/// peaks 2.4-2.6), dispatcher buffers (section 6), workspaces (peaks 2.2, 2.3, 2.14, 2.16).
+/// Bytes that a rank holds all the time: weights, gradients, optimizer state, dispatcher
+/// buffers, workspaces. Refs: megatron/core/optimizer/distrib_optimizer.py and optimizer_config.py,
+/// core/distributed/param_and_grad_buffer.py; peaks of SimuMax's B200 study and of H200 runs.
 #include "estimate/dims.hpp"
 #include "estimate/rank_params.hpp"
 #include "estimate/terms.hpp"

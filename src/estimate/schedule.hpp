@@ -58,8 +58,8 @@ double makespan_bound(const ScheduleShape& s, const ScheduleTimes& t);
 /// order passes through. The peak of activations is the largest dot product with the bytes per
 /// chunk.
 std::vector<std::vector<int>> alive_vectors(const ScheduleShape& s, int rank);
-/// The closed form for equal chunks: total chunks alive at the peak (timeline section 1, memory.md
-/// section 5).
+/// The closed form for equal chunks: total chunks alive at the peak. Ref: the warm-up of
+/// megatron/core/pipeline_parallel/schedules.py (1F1B and interleaved).
 int alive_closed_form(const ScheduleShape& s, int rank);
 
 }  // namespace moecast

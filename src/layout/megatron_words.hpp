@@ -31,7 +31,8 @@ inline constexpr auto kMegatronWords = std::to_array<std::string_view>(
      "fsdp_dtensor", "zarr", "no_shard", "optim", "optim_grads", "optim_grads_params", "softmax",
      "sigmoid", "sqrtsoftplus", "rope", "yarn", "mrope", "learned_absolute", "relative",
      "LayerNorm", "RMSNorm", "vanilla", "off-by-one", "learnable", "native", "te",
-     "gated_delta_net", "dsa", "nccl", "ucc", "linear", "off", "on", "single", "cyclic", "external"});
+     "gated_delta_net", "dsa", "nccl", "ucc", "linear", "off", "on", "single", "cyclic",
+     "external"});
 inline constexpr std::uint8_t kOtherWord = 255;
 inline constexpr int kOtherBit = 63;
 

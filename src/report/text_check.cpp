@@ -54,8 +54,8 @@ std::string diagnosis_text(const std::vector<Diagnosis>& found, const Style& sty
     return "no rule is near this text; give the message of the assertion, with its option names\n";
   std::string text;
   for (const Diagnosis& d : found) {
-    text += style.red(d.rule.empty() ? "symptom" : d.rule) + ": " + wrapped(d.cause, kCheckWidth, 4) +
-            "\n    check: " + wrapped(d.check, kCheckWidth, 11) +
+    text += style.red(d.rule.empty() ? "symptom" : d.rule) + ": " +
+            wrapped(d.cause, kCheckWidth, 4) + "\n    check: " + wrapped(d.check, kCheckWidth, 11) +
             "\n    fix: " + wrapped(d.fix, kCheckWidth, 9) + "\n    source: " + d.source + "\n";
   }
   return text;

@@ -69,8 +69,7 @@ void MeshMemory::ask(const InnerIndex& i, const ShardTables& shard, bool quick, 
   const LayoutMemory memory(p_, l, shard, *tables_);
   std::fill(peaks_.begin(), peaks_.end(), 0.0);
   for (const int rank : tables_->pipeline->fullest) {
-    RankActivations a;
-    memory.activations(rank, a);
+    const RankActivations a = memory.activations(rank);
     const double eager = allocated(a, {}, 0);
     if (quick && missing(reserved_bytes(p_, *tables_, eager)) > 0) {
       for (std::size_t g = 0; g < graphs_.size(); ++g)

@@ -22,8 +22,8 @@ bool is_measured(const SourceFile& file) {
                            file.path.starts_with("tests/"));
 }
 
-/// Functions of a clang-formatted file: from a line in column 0 that opens a parameter list to the "}" in
-/// column 0. Members of a class are not seen; clang-tidy's readability-function-size is.
+/// Functions of a clang-formatted file: from a line in column 0 that opens a parameter list to the
+/// "}" in column 0. Members of a class are not seen; clang-tidy's readability-function-size is.
 std::vector<Offender> long_functions(const SourceFile& file, size_t goal) {
   std::vector<Offender> result;
   size_t start = 0;
@@ -58,8 +58,8 @@ std::string report(const std::vector<Offender>& offenders, const std::string& wh
 
 TEST_CASE("a function is measured from its first line to its closing brace") {
   const SourceFile file{"src/a.cpp",
-                        {"int f(int a,", "      int b) {", "  return a + b;", "}", "",
-                         "struct S {", "  int x;", "};", "const int k[] = {", "  1,", "};"}};
+                        {"int f(int a,", "      int b) {", "  return a + b;", "}", "", "struct S {",
+                         "  int x;", "};", "const int k[] = {", "  1,", "};"}};
   const std::vector<Offender> found = long_functions(file, 3);
   REQUIRE(found.size() == 1);
   CHECK(found[0].where == "src/a.cpp:1");

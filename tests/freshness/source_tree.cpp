@@ -33,7 +33,8 @@ std::vector<SourceFile> read_tree() {
       if (!is_binary) files.push_back(load(entry->path(), text));
     }
   }
-  std::sort(files.begin(), files.end(), [](const auto& a, const auto& b) { return a.path < b.path; });
+  std::sort(files.begin(), files.end(),
+            [](const auto& a, const auto& b) { return a.path < b.path; });
   return files;
 }
 

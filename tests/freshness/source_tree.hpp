@@ -11,7 +11,8 @@ struct SourceFile {
   [[nodiscard]] bool is_cpp() const;
 };
 
-/// Every text file below the repository but those of .git, build folders and caches, sorted by path.
+/// Every text file below the repository but those of .git, build folders and caches, sorted by
+/// path.
 const std::vector<SourceFile>& source_tree();
 
 }  // namespace moecast::test

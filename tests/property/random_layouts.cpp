@@ -110,9 +110,7 @@ Sample LegalLayouts::next() {
   }
 }
 
-bool is_legal(const Problem& p, const Layout& l) {
-  return Legality(p).first_broken(l) < 0;
-}
+bool is_legal(const Problem& p, const Layout& l) { return Legality(p).first_broken(l) < 0; }
 
 Forecast forecast(const Problem& p, const Layout& l) {
   Forecast f;

@@ -189,8 +189,7 @@ TEST_CASE("the least that a rank allocates is never above what it allocates") {
     for (int rank = 0; rank < s.layout.pp; ++rank) {
       std::vector<double> least(2);
       memory.least_allocated(rank, sets, least);
-      RankActivations a;
-      memory.activations(rank, a);
+      const RankActivations a = memory.activations(rank);
       const double all = allocated(a, {}, 0);
       INFO(s.words << ", rank " << rank);
       REQUIRE(least[0] == least[1]);
