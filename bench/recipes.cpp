@@ -37,9 +37,10 @@ Score score(const MeasuredRow& row, const SearchResult& found) {
   if (!found.explained || found.ranked.empty()) {
     for (const auto& [reason, count] : found.rejected)
       fmt::print(stderr, "{}: {} candidates rejected: {}\n", row.id, count, reason);
-    if (found.explained)
+    if (found.explained) {
       fmt::print(stderr, "{}: the recipe: {}: {}\n", row.id, found.explained->verdict,
                  found.explained->message);
+    }
     return s;
   }
   const Explanation& x = *found.explained;

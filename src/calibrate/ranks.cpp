@@ -113,10 +113,11 @@ Result<ProcessPlace> process_place(const std::function<std::string(const std::st
     if (text.empty()) return;
     int value = 0;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    if (error != std::errc() || end != text.data() + text.size() || value < 0)
+    if (error != std::errc() || end != text.data() + text.size() || value < 0) {
       problems.push_back({"environment", 0, 0, name, "'" + text + "' is not a count", ""});
-    else
+    } else {
       out = value;
+    }
   };
   for (const Variables& v : kLaunchers) {
     if (variable(v.rank).empty() || variable(v.processes).empty()) continue;
@@ -129,10 +130,11 @@ Result<ProcessPlace> process_place(const std::function<std::string(const std::st
   if (const std::string master = variable("MASTER_ADDR"); !master.empty()) place.master = master;
   read("MASTER_PORT", place.port);
   if (problems.empty() &&
-      (place.processes < 1 || place.rank >= place.processes || place.local_processes < 1))
+      (place.processes < 1 || place.rank >= place.processes || place.local_processes < 1)) {
     problems.push_back(
         {"environment", 0, 0, "RANK",
          "rank " + std::to_string(place.rank) + " of " + std::to_string(place.processes), ""});
+  }
   if (!problems.empty()) return problems;
   return place;
 }

@@ -193,8 +193,8 @@ std::vector<int> rows_per_expert(int experts, int mean, bool is_skewed) {
       static_cast<double>(experts) * mean / std::accumulate(weight.begin(), weight.end(), 0.0);
   int left = experts * mean;
   for (std::size_t i = 0; i < rows.size(); ++i) {
-    rows[i] =
-        std::max(kMultiple, static_cast<int>(scale * weight[i] / kMultiple + 0.5) * kMultiple);
+    rows[i] = std::max(kMultiple,
+                       static_cast<int>(std::lround(scale * weight[i] / kMultiple)) * kMultiple);
     left -= rows[i];
   }
   *std::max_element(rows.begin(), rows.end()) += left;

@@ -35,10 +35,12 @@ Diagnostics check_sections(const std::vector<std::string>& only) {
   std::vector<std::string> names;
   for (const CalibrationSection& s : calibration_sections()) names.push_back(s.name);
   Diagnostics problems;
-  for (const std::string& word : only)
-    if (std::find(names.begin(), names.end(), word) == names.end())
+  for (const std::string& word : only) {
+    if (std::find(names.begin(), names.end(), word) == names.end()) {
       problems.push_back(
           usage("--only", fmt::format("no section is called '{}'", word), suggestion(word, names)));
+    }
+  }
   return problems;
 }
 
@@ -63,7 +65,7 @@ std::string samples_beside(const std::string& profile) {
 CalibrationSink sink() {
   CalibrationSink out;
   out.warn = [](const std::string& text) { std::fprintf(stderr, "%s\n", text.c_str()); };
-  if (isatty(STDERR_FILENO) == 1)
+  if (isatty(STDERR_FILENO) == 1) {
     out.progress = [](const CalibrationProgress& p) {
       const int filled = static_cast<int>(30 * p.fraction);
       std::fprintf(stderr, "\r[%-30s] %3.0f %%  %3.0f s left  %-14s",
@@ -71,6 +73,7 @@ CalibrationSink sink() {
                    p.left_s, p.section.c_str());
       if (p.fraction >= 1) std::fputc('\n', stderr);
     };
+  }
   return out;
 }
 
@@ -85,10 +88,11 @@ std::string fit_text(const ProfileFit& fit, const Samples& samples, const Style&
                {"noise %"},
                {"prior %"},
                {"", Table::Align::left}});
-  for (const CurveFit& c : fit.curves)
+  for (const CurveFit& c : fit.curves) {
     table.add({c.name, std::to_string(c.points), number(c.held_out.median), number(c.held_out.p90),
                number(c.held_out.bias), number(c.noise_pct), number(c.prior.median),
                c.refused.empty() ? "" : "refused: " + c.refused});
+  }
   std::string text = fmt::format("{}: {} samples; errors on kernels that the fit has not seen\n\n",
                                  style.bold(samples.device.name), samples.samples.size()) +
                      table.to_text(style);
@@ -105,9 +109,10 @@ std::string comparison_text(const std::vector<ClassComparison>& lines, const std
                {"best"},
                {"profile % of limit"},
                {"time here / profile"}});
-  for (const ClassComparison& c : lines)
+  for (const ClassComparison& c : lines) {
     table.add({c.name, std::to_string(c.kernels), number(100 * c.fraction_here),
                number(100 * c.best_here), number(100 * c.fraction_there), number(c.time_ratio, 2)});
+  }
   return fmt::format("\nAgainst {} and the data sheet (medians; 100 % = its peak or bandwidth)\n\n",
                      style.bold(profile)) +
          table.to_text(style);
@@ -115,13 +120,14 @@ std::string comparison_text(const std::vector<ClassComparison>& lines, const std
 
 Json comparison_json(const std::vector<ClassComparison>& lines) {
   Json out = Json::array();
-  for (const ClassComparison& c : lines)
+  for (const ClassComparison& c : lines) {
     out.push_back({{"kernel", c.name},
                    {"kernels", c.kernels},
                    {"fraction_of_limit", c.fraction_here},
                    {"best_fraction_of_limit", c.best_here},
                    {"profile_fraction_of_limit", c.fraction_there},
                    {"time_ratio", c.time_ratio}});
+  }
   return out;
 }
 
@@ -157,10 +163,11 @@ int run_calibrate(CalibrateArgs args) {
   args.request.only = split(args.only);
   if (const Diagnostics problems = check_sections(args.request.only); !problems.empty())
     return fail(problems, args.output.json);
-  if (args.samples.empty() && args.output.file.empty() && args.compare.empty())
+  if (args.samples.empty() && args.output.file.empty() && args.compare.empty()) {
     return fail(
         {usage("-o", "is required, unless --fit or --compare is given", "such as -o my-node.yaml")},
         args.output.json);
+  }
   const bool measures = args.samples.empty();
   if (measures && !args.output.file.empty())
     args.request.samples_path = samples_beside(args.output.file);

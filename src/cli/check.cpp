@@ -43,10 +43,11 @@ Result<Checked> check_run_file(const Run& run, Flavour flavour) {
   Result<PipelinePlan> plan =
       plan_pipeline(p.model, run.layout, run.pipeline_model_parallel_layout, run.seq_length);
   if (plan) checked.plan = plan.take();
-  for (const Diagnostic& d : plan.problems())  // no rule knows it: still no layout to train
+  for (const Diagnostic& d : plan.problems()) {  // no rule knows it: still no layout to train
     checked.findings.insert(
         checked.findings.begin(),
         {"PIPELINE-LAYOUT", Severity::error, {d.key}, d.message, d.hint, "", Phase::build});
+  }
   return checked;
 }
 
@@ -80,9 +81,10 @@ void leave_out_model(const std::string& file, Checked& checked) {
 }
 
 int check_megatron(const CheckArgs& args) {
-  if (!args.sets.empty())
+  if (!args.sets.empty()) {
     return fail({usage(args.sets.front(), "changes run files only", "import the input first")},
                 args.output.json);
+  }
   const Result<MegatronInput> read = read_megatron_input(args.input, input_options(args.megatron));
   if (!read) return fail(read.problems(), args.output.json);
   const MegatronInput& input = read.value();
@@ -92,9 +94,10 @@ int check_megatron(const CheckArgs& args) {
     std::fprintf(stderr, "warning: %s\n", to_string(warning).c_str());
   if (!input.is_given("world_size")) {
     config.world_size = input.gpus > 0 ? input.gpus : smallest_world(config, flavour);
-    if (input.gpus == 0)
+    if (input.gpus == 0) {
       std::fprintf(stderr, "warning: %s: the number of GPUs is not stated; checked for %d\n",
                    args.input.c_str(), config.world_size);
+    }
   }
   Surroundings at = surroundings_of(config, flavour);
   const bool has_model = config.num_layers > 0;
@@ -123,9 +126,10 @@ int run_check(const CheckArgs& args) {
 /// One answer per line, also of lines that cannot be read.
 int run_batch(const CheckArgs& args) {
   std::ifstream in(args.batch, std::ios::binary);
-  if (!in)
+  if (!in) {
     return fail({{args.batch, 0, 0, "", "cannot be read", "check that the file exists"}},
                 args.output.json);
+  }
   std::string answers;
   const bool to_file = !args.output.file.empty();
   for (std::string line; std::getline(in, line);) {
@@ -154,14 +158,16 @@ int run_one(const CheckArgs& args) {
   Diagnostics problems;
   const int asked = !args.input.empty() + !args.batch.empty() + !args.error.empty();
   if (asked == 0) problems.push_back(usage("INPUT", "is required", "see moecast check --help"));
-  if (asked > 1)
+  if (asked > 1) {
     problems.push_back(
         usage("check", "takes one of INPUT, --batch and --error", "give one of them"));
+  }
   const std::vector<std::string> launchers{"bridge", "megatron-lm"};
   if (!args.launcher.empty() &&
-      std::find(launchers.begin(), launchers.end(), args.launcher) == launchers.end())
+      std::find(launchers.begin(), launchers.end(), args.launcher) == launchers.end()) {
     problems.push_back(usage("--for", "no launcher '" + args.launcher + "'",
                              suggestion(args.launcher, launchers)));
+  }
   if (!problems.empty()) return fail(problems, args.output.json);
   if (!args.batch.empty()) return run_batch(args);
   return args.error.empty() ? run_check(args) : run_diagnosis(args);

@@ -28,10 +28,11 @@ Json export_json(const ExportArgs& args, const Run& run, const Exported& exporte
 
 int run_export(const ExportArgs& args) {
   const auto kind = export_kind(args.target);
-  if (!kind)
+  if (!kind) {
     return fail({usage("--to", "'" + args.target + "' is no kind of export",
                        suggestion(args.target, export_kind_names()))},
                 args.output.json);
+  }
   const Result<Run> run = read_run(args.run, args.sets);
   if (!run) return fail(run.problems(), args.output.json);
   const Result<Exported> exported = export_of(run.value(), *kind);

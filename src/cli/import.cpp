@@ -72,12 +72,13 @@ int import_megatron(const ImportArgs& args) {
   Result<ImportedRun> read = import_run(input.value(), args.run);
   if (!read) return fail(read.problems(), args.json);
   ImportedRun& imported = read.value();
-  if (imported.model && args.output.empty() && !args.json)
+  if (imported.model && args.output.empty() && !args.json) {
     return fail({usage("-o",
                        "is required: no shipped model is the same, so that the model is "
                        "written beside the run",
                        "add -o run.yaml, or --model NAME")},
                 args.json);
+  }
   if (!args.output.empty()) {
     const Diagnostics problems = write_run(args, imported);
     if (!problems.empty()) return fail(problems, args.json);

@@ -54,9 +54,10 @@ void add_flag(CLI::App& app, const Knob& knob, std::vector<std::string>& sets) {
 
 void add_knob_flags(CLI::App& app, std::vector<std::string>& sets,
                     const std::vector<std::string>& except) {
-  for (const Knob& knob : knob_table())
+  for (const Knob& knob : knob_table()) {
     if (std::find(except.begin(), except.end(), knob.key) == except.end())
       add_flag(app, knob, sets);
+  }
   app.add_option_function<std::vector<std::string>>(
          "--set",
          [&sets](const std::vector<std::string>& all) {

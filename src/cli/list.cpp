@@ -19,14 +19,16 @@ struct ListArgs {
 int run_list(const ListArgs& args) {
   const std::vector<std::string> topics = list_topics();
   const bool known = std::find(topics.begin(), topics.end(), args.topic) != topics.end();
-  if (!known)
+  if (!known) {
     return fail({usage(args.topic, "cannot be listed", suggestion(args.topic, topics))},
                 args.output.json);
+  }
   const std::string page = args.markdown ? topic_markdown(args.topic) : "";
-  if (args.markdown && page.empty())
+  if (args.markdown && page.empty()) {
     return fail(
         {usage("--markdown", "there is no page of " + args.topic, "rules and knobs have one")},
         args.output.json);
+  }
   const Listing listing = make_listing(args.topic);
   if (!listing.problems.empty()) return fail(listing.problems, args.output.json);
   return deliver(args.output, kSuccess, listing_json(listing), [&](const Style& style) {

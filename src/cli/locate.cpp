@@ -10,9 +10,10 @@ namespace {
 Mark mark_of(const Node& root, const Knob& knob) {
   const Node* section = knob.section().empty() ? &root : root.find(knob.section());
   if (section == nullptr || !section->is_map()) return {};
-  for (const Node::Entry& entry : section->entries)
+  for (const Node::Entry& entry : section->entries) {
     for (const std::string& name : knob.names())
       if (entry.key == name) return entry.mark;
+  }
   return {};
 }
 

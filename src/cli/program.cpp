@@ -51,10 +51,12 @@ Diagnostics leftovers(const CLI::App& app) {
 
 Diagnostics command_problems(const Command& command) {
   Diagnostics problems = leftovers(*command.app);
-  for (const CLI::Option* option : command.required)
-    if (option->count() == 0)
+  for (const CLI::Option* option : command.required) {
+    if (option->count() == 0) {
       problems.push_back(usage(option->get_name(), "is required",
                                "see moecast " + command.app->get_name() + " --help"));
+    }
+  }
   return problems;
 }
 
@@ -64,7 +66,7 @@ int no_command(const CLI::App& root, bool json) {
     if (!json) std::fputs(root.help().c_str(), stderr);
     return json ? fail({usage("", "no command given", "see moecast --help")}, json) : kBadInput;
   }
-  const std::string word = rest.front();
+  const std::string& word = rest.front();
   const bool option = word.size() > 1 && word[0] == '-';
   const auto names = option ? option_names(root) : command_names(root);
   return fail({usage(word, option ? "unknown option" : "unknown command", suggestion(word, names))},

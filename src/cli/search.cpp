@@ -91,9 +91,10 @@ int run_search(const SearchArgs& args, const CLI::App& app) {
 
 int run_merge(const SearchArgs& args, const CLI::App& app) {
   Diagnostics problems = check_export(args);
-  for (const CLI::Option* option : flags_of_question(app))
+  for (const CLI::Option* option : flags_of_question(app)) {
     problems.push_back(
         usage(option->get_name(), "is not taken with --merge", "the parts hold the question"));
+  }
   if (!args.words.shard.empty())
     problems.push_back(usage("--shard", "is not taken with --merge", "merge all parts"));
   std::vector<SearchShard> shards;

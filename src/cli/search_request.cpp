@@ -49,12 +49,13 @@ void set_precisions(const SearchWords& words, SearchRequest& request, Diagnostic
   request.precisions.clear();
   for (const std::string& word : words.precisions) {
     const auto precision = enum_from_text<Precision>(word);
-    if (!precision)
+    if (!precision) {
       problems.push_back(problem("--precision", word, "unknown precision",
                                  suggestion(word, enum_choices<Precision>())));
-    else if (std::find(request.precisions.begin(), request.precisions.end(), *precision) ==
-             request.precisions.end())
+    } else if (std::find(request.precisions.begin(), request.precisions.end(), *precision) ==
+               request.precisions.end()) {
       request.precisions.push_back(*precision);
+    }
   }
 }
 
@@ -82,11 +83,12 @@ void set_part(const std::string& text, SearchRequest& request, Diagnostics& prob
   int end = 0;
   const bool read = std::sscanf(text.c_str(), "%6d/%6d%n", &part.index, &part.of, &end) == 2 &&
                     end == static_cast<int>(text.size());
-  if (read && part.of >= 1 && part.of <= kMaxParts && part.index >= 1 && part.index <= part.of)
+  if (read && part.of >= 1 && part.of <= kMaxParts && part.index >= 1 && part.index <= part.of) {
     request.part = part;
-  else
+  } else {
     problems.push_back(problem("--shard", text, "is no part of a search",
                                "write i/n with i from 1 to n, such as 3/16"));
+  }
 }
 
 /// A layout of the same model on the same cluster.
@@ -100,10 +102,11 @@ void set_explain(const std::string& text, SearchRequest& request, Diagnostics& p
     }
     const Run &asked = run.value(), &base = request.base;
     if (asked.model != base.model || asked.system != base.system || asked.gpus != base.gpus ||
-        asked.seq_length != base.seq_length || asked.global_batch_size != base.global_batch_size)
+        asked.seq_length != base.seq_length || asked.global_batch_size != base.global_batch_size) {
       problems.push_back(
           problem("--explain", text, "is another question than the search's",
                   "it needs the same model, system, GPUs, sequence and global batch"));
+    }
     request.explain = asked;
     return;
   }
@@ -137,9 +140,10 @@ void vary_knob(const std::string& text, SearchRequest& request, Diagnostics& pro
 void require_base(const Run& base, const std::vector<std::string>& later, Diagnostics& problems) {
   const auto need = [&](bool given, const char* key, const char* option) {
     const auto is_key = [&](const std::string& name) { return find_knob(name) == find_knob(key); };
-    if (!given && std::none_of(later.begin(), later.end(), is_key))
+    if (!given && std::none_of(later.begin(), later.end(), is_key)) {
       problems.push_back(
           problem("command line", option, "is required", "see moecast search --help"));
+    }
   };
   need(!base.model.empty(), "model", "--model");
   need(!base.system.empty(), "cluster.system", "--system");
@@ -163,10 +167,11 @@ std::vector<std::string> split_values(const std::string& text) {
   int depth = 0;
   for (const char c : text) {
     depth += (c == '[' || c == '{') - (c == ']' || c == '}');
-    if (c == ',' && depth == 0)
+    if (c == ',' && depth == 0) {
       values.emplace_back();
-    else
+    } else {
       values.back() += c;
+    }
   }
   return values;
 }
@@ -184,9 +189,10 @@ Result<SearchRequest> make_search_request(const SearchWords& words, const std::o
   set_objective(words, request, problems);
   set_explain(words.explain, request, problems);
   set_part(words.shard, request, problems);
-  if (request.explain && !request.part.whole())
+  if (request.explain && !request.part.whole()) {
     problems.push_back(problem("--explain", words.explain, "is not taken with --shard",
                                "a part does not know the first of the whole: ask without --shard"));
+  }
   request.top = words.top;
   request.threads = words.threads;
   request.exhaustive = words.exhaustive;

@@ -33,12 +33,13 @@ std::vector<WhatIfAxis> axes_of(const std::vector<std::string>& words, Diagnosti
     const std::string key = word.substr(0, equals);
     const bool again = std::any_of(axes.begin(), axes.end(),
                                    [&](const WhatIfAxis& axis) { return axis.key == key; });
-    if (equals == std::string::npos || equals == 0)
+    if (equals == std::string::npos || equals == 0) {
       problems.push_back({"--vary", 0, 0, word, "is not key=v1,v2", "write cluster.gpus=256,512"});
-    else if (again)
+    } else if (again) {
       problems.push_back({"--vary", 0, 0, key, "is given twice", "list all values in one --vary"});
-    else
+    } else {
       axes.push_back({key, split_values(word.substr(equals + 1))});
+    }
   }
   return axes;
 }
@@ -52,11 +53,12 @@ std::map<std::string, double> prices_of(const std::vector<std::string>& words,
     const std::string number = equals == std::string::npos ? word : word.substr(equals + 1);
     char* end = nullptr;
     const double price = std::strtod(number.c_str(), &end);
-    if (number.empty() || *end != '\0' || !std::isfinite(price) || price < 0)
+    if (number.empty() || *end != '\0' || !std::isfinite(price) || price < 0) {
       problems.push_back({"--price-per-gpu-hour", 0, 0, word, "is not a price",
                           "write 2.5, or dgx-h100=2.5 for one system"});
-    else
+    } else {
       prices[equals == std::string::npos ? "" : word.substr(0, equals)] = price;
+    }
   }
   return prices;
 }

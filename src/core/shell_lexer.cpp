@@ -110,9 +110,10 @@ class Lexer {
   bool here_delimiter() {
     while (at_ < text_.size() && is_blank(text_[at_])) ++at_;
     std::string delimiter;
-    for (; at_ < text_.size() && !ends_word(text_[at_]); ++at_)
+    for (; at_ < text_.size() && !ends_word(text_[at_]); ++at_) {
       if (std::string_view("'\"\\").find(text_[at_]) == std::string_view::npos)
         delimiter += text_[at_];
+    }
     heredocs_.push_back(std::move(delimiter));
     return true;
   }

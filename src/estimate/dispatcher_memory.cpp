@@ -22,10 +22,11 @@ void add_deepep(Terms& t, const ShardKey& k, double hidden, int sms) {
   t.add("DeepEP NVLink rings",
         channels * peers * (2 * nodes + 3) * 4 + channels * peers * nvl_recv * per_token, channels,
         "channels x peers x chunk of tokens x (2h + 2056)");
-  if (group > 8)
+  if (group > 8) {
     t.add("DeepEP RDMA rings",
           channels * nodes * 18 * 2 * 4 + channels * nodes * 128 * 2 * (per_token + 16), channels,
           "channels x nodes x 2 x 128 tokens x (2h + 2072)");
+  }
 }
 
 /// Room for every token of the group on one rank; more for what crosses domains.

@@ -212,9 +212,10 @@ void Evaluator::steps(std::span<const Layout> layouts, std::span<double> out) {
       ScheduleShape own = shape;
       own.overlap = overlap;
       walker_.walk(own, std::span(times_).first(count), std::span(walks_).first(count), false);
-      for (std::size_t lane = 0; lane < count; ++lane)
+      for (std::size_t lane = 0; lane < count; ++lane) {
         out[lanes[lane]] =
             (ended = tail(layouts[lanes[lane]], times_[lane], walks_[lane], std::move(ended))).step;
+      }
       count = 0;
     }
   }

@@ -46,9 +46,10 @@ const IssuedMaps& IssuedLayers::maps(const Problem& p, const ShardTables& shard,
   const LayerOps& ops = operations_of(shard, layer);
   backward ? issue_backward(p, ops, flags, issued_) : issue_forward(p, ops, flags, issued_);
   at->second.alone = queue_map(p, issued_, flags.shared_overlap);
-  if (flags.overlap)
+  if (flags.overlap) {
     at->second.pair =
         std::make_unique<const PairDirection>(PairRules(p, flags), issued_, backward, *nodes_);
+  }
   return at->second;
 }
 

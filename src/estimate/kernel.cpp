@@ -54,9 +54,10 @@ void read_key(const std::string& name, const std::variant<double, std::string>& 
           problem(name, fmt::format("'{}' is not a number", std::get<std::string>(value))));
     } else {
       const std::string word = number ? fmt::format("{}", *number) : std::get<std::string>(value);
-      if (!key.word(shape, word))
+      if (!key.word(shape, word)) {
         problems.push_back(problem(name, fmt::format("no {} is called '{}'", name, word),
                                    suggestion(word, key.choices())));
+      }
     }
   }
 }
@@ -123,9 +124,10 @@ Result<KernelCall> KernelCall::make(const std::string& cls, const KernelKeys& ke
     }
   }
   for (const std::string& name : required) {
-    if (!keys.contains(name))
+    if (!keys.contains(name)) {
       problems.push_back(problem(name, fmt::format("{} needs this key", cls),
                                  fmt::format("keys: {}", fmt::join(known, " "))));
+    }
   }
   if (problems.empty()) check_together(cls, impl->shape, problems);
   if (problems.empty() && contains(required, "ranks")) set_span(system, impl->shape, problems);
@@ -152,9 +154,10 @@ KernelPrice KernelCall::price(const Profile& profile, const System& system) cons
   out.limit = compute >= transfer ? "peak" : work.link;
   const std::string path = impl_->cls->parameter(impl_->shape);
   const auto value = profile.values.find(path);
-  if (value != profile.values.end())
+  if (value != profile.values.end()) {
     out.source = fmt::format("{}: {} ({}), {}", profile.calibration.name, path, value->second.kind,
                              value->second.source);
+  }
   return out;
 }
 

@@ -46,9 +46,10 @@ void LayoutMemory::add_layers(MemoryItem& tree, const StageCounts& stage, int ch
       node.children.push_back(item("layer input", whole_[cls].stored * count, count, "2hn"));
     } else {
       for (const SavedTensor& t : saved) {
-        if ((t.dropped_by & recompute_) == 0)
+        if ((t.dropped_by & recompute_) == 0) {
           node.children.push_back(
               item(std::string(t.name), t.bytes * count, count, std::string(t.formula)));
+        }
       }
       const double moved = selective_[cls].offloaded * count;
       if (moved > 0) node.children.push_back(item("moved to the host", -moved, count, "offload"));
@@ -57,9 +58,10 @@ void LayoutMemory::add_layers(MemoryItem& tree, const StageCounts& stage, int ch
     tree.children.push_back(std::move(node));
   }
   const double mtp = stage.mtp_depths * mtp_input() * microbatches;
-  if (mtp > 0)
+  if (mtp > 0) {
     tree.children.push_back(item("MTP inputs, norms and projection", mtp,
                                  stage.mtp_depths * microbatches, "12hn per depth"));
+  }
 }
 
 void LayoutMemory::add_detail(MemoryItem& tree, int rank, const RankPeak& peak,
@@ -72,13 +74,15 @@ void LayoutMemory::add_detail(MemoryItem& tree, int rank, const RankPeak& peak,
   auto activations = item("activations alive at the peak", peak.stored);
   if (peak.stored >= a.in_flight && a.in_flight > 0) {
     const int* count = alive().vector(rank, a.vector);
-    for (int c = 0; c < l_.vpp; ++c)
+    for (int c = 0; c < l_.vpp; ++c) {
       add_layers(activations, mesh_.stages()[static_cast<std::size_t>(rank * l_.vpp + c)], c,
                  count[c]);
+    }
     const double rest = peak.stored - a.in_flight;
-    if (rest > 0)
+    if (rest > 0) {
       activations.children.push_back(item("final norm, losses of MTP depths", rest, 0,
                                           "4hn + a loss's kept logits per MTP depth"));
+    }
   }
   tree.children = {
       group("weights", state.weights),

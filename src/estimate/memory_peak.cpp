@@ -138,9 +138,10 @@ void LayoutMemory::layers_backward(const StageCounts& last, double stored, Momen
       best.consider({alive - i * freed + behind, transient.bytes,
                      again ? "recomputed layer's backward" : "layer backward", transient.formula});
     }
-    if (l_.dispatcher == Dispatcher::alltoall)
+    if (l_.dispatcher == Dispatcher::alltoall) {
       best.consider(
           {stored, memory.forward_combine, "MoE combine of the forward", kCombineFormula});
+    }
     left += leaves ? piece.count : 0;
     alive -= piece.count * freed;
     pair = std::max(pair, piece.stored());
@@ -162,9 +163,10 @@ void LayoutMemory::moments(const StageCounts& last, const RankState& state,
   double pair = 0;
   layers_backward(last, a.in_flight, best, pair);
   // EP overlap: forward and backward of one layer pair live together
-  if (l_.overlap_moe_expert_parallel_comm)
+  if (l_.overlap_moe_expert_parallel_comm) {
     best.consider({best.stored, best.transient + pair, "overlapped layer pair",
                    "the moment of one microbatch + one layer of the other"});
+  }
   // moments are created at the end of step 1, before any graph is captured
   const double step = a.kept + state.optimizer_step;
   peak.before_graphs = peak.held() + std::max(best.bytes(), step);
@@ -247,9 +249,10 @@ RankActivations LayoutMemory::activations(int rank) const {
   moments(mesh_.stages()[(i + 1) * static_cast<std::size_t>(l_.vpp) - 1], state, a);
   // static outputs that eager execution would not keep: alltoall's permuted rows wait in their
   // buffer for the exchange
-  if (l_.dispatcher == Dispatcher::alltoall)
+  if (l_.dispatcher == Dispatcher::alltoall) {
     a.graph_buffers = in_flight().moe_layers[i] * 2.0 * shard_.dims.expert_width * shard_.dims.n *
                       p_.model.moe.moe_router_topk;
+  }
   a.crossing = crossing_streams(rank);
   return a;
 }

@@ -133,9 +133,10 @@ void OpWriter::linear(const char* name, double rows, double n, double k, Split s
   const Seconds wgrad = prices.gemm(pipe, shape, Pass::wgrad, accumulate_bytes());
   const double launches = problem.profile.calibration.host_linear_launches;
 
-  if (low)
+  if (low) {
     quantize(true,
              (split == Split::column && key.sequence_parallel ? rows / dims.t : rows) * k_local);
+  }
   if (split == Split::column && key.sequence_parallel) {
     sequence_gather(true, "tp all-gather", rows * k * (low ? 1 : 2), fwd);
   }

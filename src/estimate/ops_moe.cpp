@@ -220,16 +220,18 @@ void write_combine(OpWriter& w, const MoeSizes& s) {
   w.begin(Part::combine, kMoe, kMoeGraph);
   const Seconds back =
       w.prices.dispatch(w.key.dispatcher, dispatch_shape(w, true), w.spans.etp_ep, true);
-  if (a2a)
+  if (a2a) {
     w.backward("unpermute", OpClass::permute, w.prices.permute(row * (d.n + s.send_rows), fused),
                fused ? 2 : 5);
+  }
   w.forward("combine", OpClass::ep_comm, back, collective);
   w.backward("combine", OpClass::ep_comm,
              w.prices.dispatch(w.key.dispatcher, dispatch_shape(w, true), w.spans.etp_ep, false),
              collective);
-  if (a2a)
+  if (a2a) {
     w.forward("unpermute", OpClass::permute, w.prices.unpermute(row * (d.n + s.send_rows), fused),
               fused ? 2 : 6);
+  }
 }
 
 void write_shared(OpWriter& w) {

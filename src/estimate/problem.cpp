@@ -142,9 +142,10 @@ void read_hybridep(Problem& p) {
     const bool alike = name.rfind("NUM_OF_TOKENS_PER_CHUNK", 0) == 0 ||
                        name.rfind("moe_hybridep_num_block", 0) == 0;
     const bool priced = std::find(known.begin(), known.end(), name) != known.end();
-    if (alike && !priced && name != "NUM_OF_TOKENS_PER_CHUNK_PREPROCESSING_API")
+    if (alike && !priced && name != "NUM_OF_TOKENS_PER_CHUNK_PREPROCESSING_API") {
       p.warnings.push_back(
           {"software.env", fmt::format("{} is not known; {}", name, suggestion(name, known))});
+    }
   }
 }
 

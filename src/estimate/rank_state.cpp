@@ -173,13 +173,15 @@ RankStateTerms rank_state_terms(const Problem& p, const Layout& l, const RankPar
   // copy; the fp32 master shard stays on the GPU as the copy's target (hybrid_optimizer.py)
   t.host.add("offloaded optimizer state", 12 * moved, moved, "master, exp_avg, exp_avg_sq in fp32");
   t.host.add("offloaded gradients", 4 * moved, moved, "fp32 copy");
-  if (casts_gradients(l))
+  if (casts_gradients(l)) {
     t.optimizer_step.add("gradient shard in fp32", 4 * shard, shard,
                          "4 B per element of the shard");
+  }
   const double quantised = std::max(r.dense_linear / n.dense, r.expert / n.expert);
-  if (casts_masters(p, l))
+  if (casts_masters(p, l)) {
     t.optimizer_step.add("masters of quantised weights in BF16", 2 * quantised, quantised,
                          "2 B per element of the shard, dense or expert");
+  }
   if (l.fsdp == FsdpSharding::optim_grads_params) shard_by_fsdp(t, p, l, r, n);
   return t;
 }

@@ -30,9 +30,10 @@ void save_core(SavedWriter& w, const Mixer& m, double width_out) {
   const auto core = mask(OffloadModule::core_attn);
   w.save("attention output", out, 0,
          static_cast<std::uint16_t>(core | mask(OffloadModule::attn_proj)), "2N na dv / t");
-  if (!w.problem.features.unfused_attention)
+  if (!w.problem.features.unfused_attention) {
     w.save("attention log-sum-exp", 4 * d.N * m.num_attention_heads / d.t,
            mask(RecomputeModule::core_attn), core, "4N na / t");
+  }
   if (w.low_precision() && !w.problem.features.fp8_attention) {
     w.save("attention output, quantised for proj", w.quantised_bytes() * d.N * width_out / d.t, 0,
            mask(OffloadModule::attn_proj), "1N na dv / t");

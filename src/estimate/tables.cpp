@@ -242,9 +242,10 @@ Pipeline::Distinct distinct_of(const std::vector<int>& content, int vpp) {
   }
   const auto chunks = static_cast<std::size_t>(vpp);
   for (std::size_t f = 0; f < content.size(); ++f) {
-    for (std::size_t c = 0; c < chunks; ++c)
+    for (std::size_t c = 0; c < chunks; ++c) {
       d.of_pair.push_back(
           place(d.pairs, std::pair(d.of_stage[f], d.of_stage[f / chunks * chunks + c])));
+    }
   }
   d.stage_count.resize(d.stages.size());
   d.pair_count.resize(d.pairs.size());
@@ -260,9 +261,10 @@ Pipeline make_pipeline(const Problem& p, PipelinePlan plan, const ScheduleShape&
   for (int r = 0; r < s.pp; ++r) {
     for (int c = 0; c < s.vpp; ++c) t.stages.push_back(count_stage(p, t.plan.at(r, c)));
   }
-  for (const StageCounts& stage : t.stages)
+  for (const StageCounts& stage : t.stages) {
     t.content.push_back(
         cache.contents.try_emplace(stage, static_cast<int>(cache.contents.size())).first->second);
+  }
   for (int r = 0; r < s.pp; ++r) t.held.push_back(rank_contents(p, t.plan, r));
   t.kind = number_ranks(t);
   t.distinct = distinct_of(t.content, s.vpp);

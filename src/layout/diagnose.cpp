@@ -188,13 +188,14 @@ double weight_of(const std::set<std::string>& words, const std::set<std::string>
 }
 
 Diagnosis diagnosis_of(const DiagnosisEntry& e, double match) {
-  if (e.symptom != nullptr)
+  if (e.symptom != nullptr) {
     return {"",
             std::string(e.symptom->cause),
             std::string(e.symptom->check),
             std::string(e.symptom->fix),
             std::string(e.symptom->source),
             match};
+  }
   const Rule& r = *e.rule;
   std::string look;
   for (const std::string& knob : knobs_of(r)) look += (look.empty() ? "look at " : ", ") + knob;

@@ -111,9 +111,10 @@ std::vector<std::string> harness_options(const ExportSource& s) {
     options.push_back("--moe_flex_dispatcher_backend " +
                       std::string(flex ? text_of(c.moe_flex_dispatcher_backend) : "None"));
   }
-  if (!c.pipeline_model_parallel_layout.empty())
+  if (!c.pipeline_model_parallel_layout.empty()) {
     options.push_back("--pipeline_model_parallel_layout " +
                       shell_quoted(c.pipeline_model_parallel_layout));
+  }
   std::vector<std::string> scope = texts_of(c.cuda_graph_modules);
   const bool whole = c.cuda_graph_impl == "full_iteration"_w;
   if (whole) scope = {"full_iteration"};

@@ -35,9 +35,10 @@ std::string option_text(const ExportSource& s, const MegatronField& field) {
   const json value = get(s.config, field), usual = get(s.base, field);
   if (field.flag.empty() || value.is_null()) return "";
   if (value == usual && !is_required(field)) return "";
-  if (field.name == "moe_layer_freq")
+  if (field.name == "moe_layer_freq") {
     return fmt::format("{} {}", field.flag,
                        shell_quoted(layer_pattern_text(s.config.moe_layer_freq)));
+  }
   if (!value.is_boolean()) return fmt::format("{} {}", field.flag, option_words(value));
   const bool negative = field.flag.starts_with("--no-") || field.flag.starts_with("--disable-");
   return value.get<bool>() != negative ? field.flag : "";

@@ -95,9 +95,10 @@ class LayoutPart : ImportPart {
         layout().precision = names.precision;
         known = true;
       }
-      if (!known)
+      if (!known) {
         state_.fail(in_.problem("fp8_recipe", "", "").key,
                     "is a recipe that a run file has no word for", "--set precision=...");
+      }
     }
     if (c_.fp16) warn("fp16", "is forecast as bf16: the same speed and size");
     if (lm_ && !c_.fp16 && !c_.bf16)

@@ -83,9 +83,10 @@ class TrainingPart : ImportPart {
     l.grad_dtype = gradient_type();
     l.master_dtype = dtype("main_params_dtype", c_.main_params_dtype);
     l.moment_dtype = dtype("exp_avg_dtype", c_.exp_avg_dtype);
-    if (c_.exp_avg_dtype != c_.exp_avg_sq_dtype)
+    if (c_.exp_avg_dtype != c_.exp_avg_sq_dtype) {
       warn("exp_avg_sq_dtype", "differs from exp_avg_dtype: a run file has one type for both",
            "the type of exp_avg_dtype is taken");
+    }
     l.overlap_grad_reduce = c_.overlap_grad_reduce.value_or(!lm_);
     l.overlap_param_gather = c_.overlap_param_gather.value_or(!lm_);
     l.tp_comm_overlap = c_.tp_comm_overlap;

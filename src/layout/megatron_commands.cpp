@@ -185,12 +185,13 @@ const ShellCommand* training_command(const std::vector<ShellCommand>& commands,
     best = &command;
     most = known;
   }
-  if (rivals > 1)
+  if (rivals > 1) {
     input.warnings.push_back(
         {input.file, best->words.front().line, 0, "",
          fmt::format("{} commands have training options; the one that starts on this line is read",
                      rivals),
          "keep one command in the file for another"});
+  }
   return best;
 }
 
@@ -225,9 +226,10 @@ void read_commands(std::string_view text, const InputOptions& options, bool fixe
   input.warnings = script.warnings;
   join_bare_options(script.commands);
   const ShellCommand* command = training_command(script.commands, input);
-  if (command == nullptr)
+  if (command == nullptr) {
     return reader.fail(0, "", "has no command with options of Megatron",
                        "give a training command, a run file or a list of overrides");
+  }
   if (!fixed && runs_harness(*command)) {
     input.kind = InputKind::harness;
   } else if (!fixed) {
@@ -240,9 +242,10 @@ void read_commands(std::string_view text, const InputOptions& options, bool fixe
   const std::size_t first = first_argument(command->words);
   Launch launch;
   launch.read_directives(text);
-  for (const ShellCommand& other : script.commands)
+  for (const ShellCommand& other : script.commands) {
     if (&other != command && first_argument(other.words) == other.words.size())
       launch.read(other.words, other.words.size());  // srun ... bash -c "python ..."
+  }
   launch.read(command->words, first);
   input.gpus = launch.world() > 0 ? launch.world() : world_from_variables(script.variables);
 

@@ -70,8 +70,9 @@ std::string features_left_out(const Run& run) {
   std::string names;
   for (const auto& [name, on] : run.software.features) {
     const auto& fields = feature_fields();
-    const bool known = std::any_of(fields.begin(), fields.end(),
-                                   [&](const FeatureField& f) { return f.feature == name; });
+    const bool known =  // a copy by name: lambdas of older compilers capture no structured binding
+        std::any_of(fields.begin(), fields.end(),
+                    [&feature = name](const FeatureField& f) { return f.feature == feature; });
     if (!known && on) names += (names.empty() ? "" : ", ") + name;
   }
   return names;
@@ -146,18 +147,21 @@ Diagnostics hints(const ExportSource& s, ExportKind kind) {
     warnings.push_back({"", 0, 0, std::move(key), std::move(message), std::move(hint)});
   };
   const bool lm = kind == ExportKind::megatron_lm || kind == ExportKind::dry_run;
-  if (lm && !has_gpt_options(s.model))
+  if (lm && !has_gpt_options(s.model)) {
     warn("model", "the layers of this model have no options in pretrain_gpt.py's vocabulary",
          "add the options of the model to MODEL_ARGS");
+  }
   if (kind == ExportKind::harness)
     warn("model", "the recipe is named after the model", "check -m and -mr");
-  if (kind == ExportKind::harness && s.config.gpu.empty())
+  if (kind == ExportKind::harness && s.config.gpu.empty()) {
     warn("cluster.system", "the harness has no name for this machine's GPU: h100 is written",
          "set -g");
+  }
   const Dispatcher d = s.run.layout.dispatcher;
-  if (kind == ExportKind::dry_run && (d == Dispatcher::deepep || d == Dispatcher::hybridep))
+  if (kind == ExportKind::dry_run && (d == Dispatcher::deepep || d == Dispatcher::hybridep)) {
     warn("moe.dispatcher", "a fake process group works with the alltoall dispatcher only",
          "the buffers of the flex dispatcher are not in its peak");
+  }
   return warnings;
 }
 

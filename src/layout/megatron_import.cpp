@@ -71,9 +71,10 @@ class Importer : ImportPart {
       match_model();
     } else if (!in_.recipe.empty()) {
       run().model = model_of_recipe(in_.recipe);
-      if (run().model.empty())
+      if (run().model.empty()) {
         fail("model", fmt::format("no shipped model is called like recipe '{}'", in_.recipe),
              "add --model NAME");
+      }
       out_.warnings.push_back(
           {in_.file, 0, 0, "-mr",
            fmt::format("what recipe '{}' sets itself is not known here: options that are not given "
@@ -101,16 +102,18 @@ class Importer : ImportPart {
     if (const auto match = match_shipped_model(*state_.model)) {
       run().model = match->name;
       run().model_overrides = match->overrides;
-      if (!match->differences.empty())
+      if (!match->differences.empty()) {
         out_.warnings.push_back({in_.file, 0, 0, "model",
                                  fmt::format("is taken as {}, which differs in {}", match->name,
                                              fmt::join(match->differences, ", ")),
                                  "--model FILE for another"});
+      }
       return;
     }
-    if (state_.model->vocab_size < 1)
+    if (state_.model->vocab_size < 1) {
       return fail("vocab_size", "is not among the options, and no shipped model has these layers",
                   "add --vocab-size N to the input, or --model NAME");
+    }
     out_.model = state_.model;
   }
 

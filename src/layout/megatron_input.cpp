@@ -132,9 +132,10 @@ Result<MegatronInput> read_megatron_text(std::string_view text, const std::strin
   const auto kind = std::find(names.begin(), names.end(), options.from);
   const bool fixed = kind != names.end();
   if (fixed) input.kind = static_cast<InputKind>(kind - names.begin());
-  if (!options.from.empty() && !fixed)
+  if (!options.from.empty() && !fixed) {
     reader.fail(0, "--from", fmt::format("'{}' is no kind of input", options.from),
                 suggestion(options.from, names));
+  }
   if (!reader.problems.empty()) return reader.problems;
 
   const Syntax syntax = syntax_of(text, options.from);

@@ -242,9 +242,10 @@ std::optional<ModelMatch> match_one(const ModelSpec& asked, const ModelSpec& shi
 
 std::string letters(std::string_view text) {
   std::string out;
-  for (const char c : text)
+  for (const char c : text) {
     if (std::isalnum(static_cast<unsigned char>(c)))
       out += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  }
   return out;
 }
 
@@ -310,9 +311,10 @@ std::string model_of_recipe(std::string_view recipe) {
 
 std::vector<std::pair<std::string, std::string>> more_model_options(const ModelSpec& m) {
   std::vector<std::pair<std::string, std::string>> options;
-  if (m.make_vocab_size_divisible_by != 128)
+  if (m.make_vocab_size_divisible_by != 128) {
     options.emplace_back("--make-vocab-size-divisible-by",
                          std::to_string(m.make_vocab_size_divisible_by));
+  }
   if (m.moe.moe_shared_expert_gate) options.emplace_back("--moe-shared-expert-gate", "");
   if (m.mtp_use_repeated_layer) options.emplace_back("--mtp-use-repeated-layer", "");
   int window = 0;

@@ -266,10 +266,12 @@ bool is_model_option(std::string_view name) {
 }
 
 FlagMeaning find_flag(std::string_view spelling) {
-  for (const Alias& alias : kAliases)
-    if (alias.flag == spelling)
+  for (const Alias& alias : kAliases) {
+    if (alias.flag == spelling) {
       return {find_megatron_field(alias.field),
               *alias.implied == '\0' ? json() : json::parse(alias.implied)};
+    }
+  }
   const std::string dashed = with_dashes(spelling);
   static const MegatronConfig defaults = default_config(Flavour::megatron_lm);
   for (const MegatronField& field : megatron_fields()) {
@@ -292,9 +294,10 @@ json words_value(const MegatronField& field, const std::vector<std::string>& wor
       std::erase_if(all, [](char c) { return c == '\'' || c == '"'; });  // left over from an eval
       if (std::is_same_v<T, std::vector<int>> && all.find('*') != std::string::npos) return all;
       json list = json::array();
-      for (const std::string& word : words)
+      for (const std::string& word : words) {
         for (const std::string& item : list_items(word))
           list.push_back(std::is_same_v<T, Words> ? json(item) : number_or_text(item));
+      }
       return list.size() == 1 && is_none(all) ? json() : list;
     } else if constexpr (is_flag<T>) {
       return flag_or_text(all);
@@ -351,10 +354,11 @@ void OptionReader::unknown(const std::string& spelling, const std::string& name,
   const std::string near = nearest_name(name, megatron_field_names());
   const MegatronField* field = near.empty() ? nullptr : find_megatron_field(near);
   std::string hint = "nothing of it is kept";
-  if (field != nullptr)
+  if (field != nullptr) {
     hint = fmt::format("did you mean '{}'?", spelling.starts_with("-") && !field->flag.empty()
                                                  ? field->flag
                                                  : std::string(field->name));
+  }
   warn(line, spelling, "is no option that moecast knows", hint);
 }
 

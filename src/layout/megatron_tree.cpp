@@ -33,9 +33,10 @@ void read_sections(const Node& node, const std::string& path, const InputOptions
 }
 
 void read_environment(const Node& node, const InputOptions& options, OptionReader& reader) {
-  for (const Node::Entry& entry : node.entries)
+  for (const Node::Entry& entry : node.entries) {
     if (entry.value.is_scalar())
       reader.environment(entry.key, expand_text(entry.value.scalar, options.variables));
+  }
 }
 
 /// --flag: value, or the field's name: value.

@@ -167,9 +167,10 @@ void dynamic_loss_scale(C c, At) {
   if (c.fp16 && !c.loss_scale) c.check_for_nan_in_loss_and_grad = false;
 }
 void batch_from_dp(C c, At) {
-  if (!c.global_batch_size)
+  if (!c.global_batch_size) {
     c.global_batch_size = static_cast<int>(std::min<long>(
         product({c.micro_batch_size, data_parallel(c)}), std::numeric_limits<int>::max()));
+  }
 }
 void eval_batch(C c, At) {
   if (!c.eval_global_batch_size) c.eval_global_batch_size = c.global_batch_size;

@@ -90,9 +90,10 @@ Json signs(const std::vector<MeasuredRow>& rows, const LeftOutRows& left_out) {
   std::vector<ValidatedRow> forecasts(rows.size());
   for (std::size_t i = 0; i < rows.size(); ++i) {
     forecasts[i].id = rows[i].id;
-    if (left_out[i] && rows[i].tflops_per_gpu)
+    if (left_out[i] && rows[i].tflops_per_gpu) {
       forecasts[i].predicted_tflops_per_gpu =
           *rows[i].tflops_per_gpu * std::exp(-left_out[i]->log_error);
+    }
   }
   return ab_score(ab_groups(rows, forecasts));
 }

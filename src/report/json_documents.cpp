@@ -25,13 +25,14 @@ Json layer_counts(const ModelSpec& model) {
 
 Json error_json(const Diagnostics& problems) {
   Json errors = Json::array();
-  for (const Diagnostic& d : problems)
+  for (const Diagnostic& d : problems) {
     errors.push_back({{"file", d.file},
                       {"line", d.line},
                       {"column", d.column},
                       {"key", d.key},
                       {"message", d.message},
                       {"hint", d.hint}});
+  }
   return {{"schema", "moecast/error@1"}, {"errors", errors}};
 }
 

@@ -71,11 +71,12 @@ Json kernels_json(const TimeBreakdown& t) {
 
 Json groups_json(const std::vector<GroupReport>& groups) {
   Json list = Json::array();
-  for (const GroupReport& group : groups)
+  for (const GroupReport& group : groups) {
     list.push_back({{"name", group.name},
                     {"size", group.size},
                     {"domains_spanned", group.domains_spanned},
                     {"bandwidth_gb_per_s", in_gb_per_s(group.bandwidth)}});
+  }
   return list;
 }
 
@@ -85,10 +86,11 @@ Json estimate_json(const Estimate& e, bool memory_detail) {
   Json warnings = Json::array(), advice = Json::array(), ablation = Json::object();
   for (const Warning& w : e.warnings)
     warnings.push_back({{"rule", w.rule}, {"message", w.message}});
-  for (const Advice& a : e.advice)
+  for (const Advice& a : e.advice) {
     advice.push_back({{"change", a.change},
                       {"step_time_delta_pct", a.step_time_delta_pct},
                       {"memory_delta_gib", a.memory_delta_gib}});
+  }
   for (const auto& [wall, saved] : e.ablation) ablation[wall + "_free_saves_s"] = saved.value;
   return {{"schema", "moecast/estimate@1"},
           {"run", run_to_json(e.run)},

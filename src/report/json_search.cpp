@@ -75,10 +75,11 @@ Json search_json(const SearchResult& r) {
                    {"ranked", ranked},
                    {"pareto", pareto},
                    {"rejected", rejected}};
-  if (!r.any_fit)
+  if (!r.any_fit) {
     document["nearest"] = {{"run", r.nearest.run.gpus > 0 ? run_to_json(r.nearest.run) : Json()},
                            {"over_gib", in_gib(r.nearest.over)},
                            {"change", r.nearest.change}};
+  }
   if (r.explained) document["explain"] = explanation_json(*r.explained);
   if (!r.complete) document["scanned_pct"] = 100 * r.scanned;
   return document;

@@ -106,7 +106,7 @@ Listing stacks() {
 Listing rules() {
   Listing list{
       .columns = {{"rule", "id"}, {"severity", "severity"}, {"must hold", "condition", false, 92}}};
-  for (const Rule& rule : rule_table())
+  for (const Rule& rule : rule_table()) {
     list.rows.push_back({{"id", rule.id},
                          {"severity", to_string(rule.severity)},
                          {"phase", to_string(rule.phase)},
@@ -118,7 +118,8 @@ Listing rules() {
                          {"applies", applies_text(rule)},
                          {"section", rule.document},
                          {"source", rule.source}});
-  for (const Mutation& m : mutation_table())
+  }
+  for (const Mutation& m : mutation_table()) {
     list.rows.push_back({{"id", m.id},
                          {"severity", to_string(Severity::mutation)},
                          {"phase", to_string(Phase::config)},
@@ -130,6 +131,7 @@ Listing rules() {
                          {"applies", ""},
                          {"section", ""},
                          {"source", m.source}});
+  }
   return list;
 }
 
@@ -137,7 +139,7 @@ Listing knobs() {
   Listing list{
       .columns = {
           {"key", "key"}, {"short", "short"}, {"default", "default"}, {"values", "domain"}}};
-  for (const Knob& knob : knob_table())
+  for (const Knob& knob : knob_table()) {
     list.rows.push_back({{"key", knob.key},
                          {"short", knob.short_name},
                          {"domain", knob.domain},
@@ -145,6 +147,7 @@ Listing knobs() {
                          {"megatron_flag", knob.megatron_flag},
                          {"bridge_key", knob.bridge_key},
                          {"help", knob.help}});
+  }
   return list;
 }
 

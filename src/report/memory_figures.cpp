@@ -175,10 +175,11 @@ void compare_memory(const MeasuredRow& row, const Estimate& e, ValidatedRow& out
   if (row.params_rank)
     out.params_rank = {e.ranks.empty() ? 0 : e.ranks.front().params, *row.params_rank};
   // torch's reserved memory holds no context and no communicators
-  if (row.reserved_gib)
+  if (row.reserved_gib) {
     out.reserved_gib = figure(*row.reserved_gib, [](const RankMemory& r) {
       return in_gib(r.peak_reserved - r.outside_allocator);
     });
+  }
 }
 
 void choose_stages(const std::vector<MeasuredRow>& rows, std::vector<ValidatedRow>& validated) {

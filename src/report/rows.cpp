@@ -87,9 +87,10 @@ void complete_throughput(MeasuredRow& row) {
   if (row.tflops_per_gpu || !row.run) return;
   const Run& run = *row.run;
   auto tokens = rows::number(rows::cell(row, "tokens_per_s_per_gpu"));
-  if (!tokens && row.step_time_s)
+  if (!tokens && row.step_time_s) {
     tokens =
         static_cast<double>(run.global_batch_size) * run.seq_length / (*row.step_time_s * run.gpus);
+  }
   if (!tokens || *tokens <= 0) return;
   if (rows::cell(row, "notes").find("job timed out") != std::string::npos) {
     row.notes.push_back("the job timed out: its few steps are not counted");

@@ -65,9 +65,10 @@ void complete_from_recipe(MeasuredRow& row) {
         continue;
       fill(row, column == "environment" ? "notes" : column, settings, filled);
     }
-    if (!filled.empty())
+    if (!filled.empty()) {
       row.notes.push_back(fmt::format("not stated, so as its recipe has it ({}): {}",
                                       of(table, recipe, "source"), fmt::join(filled, ", ")));
+    }
     return;
   }
 }

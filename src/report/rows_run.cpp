@@ -28,9 +28,10 @@ int size(const MeasuredRow& row, const std::string& column, Missing& missing) {
 int size_or(MeasuredRow& row, const std::string& column, int fallback) {
   const std::string text = cell(row, column);
   if (const auto value = positive_integer(text)) return *value;
-  if (!text.empty())
+  if (!text.empty()) {
     row.notes.push_back(
         fmt::format("{}: '{}' is not a whole number above 0; {} assumed", column, text, fallback));
+  }
   return fallback;
 }
 
@@ -82,9 +83,10 @@ void read_dispatch(MeasuredRow& row, Run& run) {
   const std::string text = cell(row, "dispatcher");
   const auto known = enum_from_text<Dispatcher>(text);
   layout.dispatcher = known.value_or(Dispatcher::alltoall);
-  if (!known)
+  if (!known) {
     row.notes.push_back(fmt::format("dispatcher {}: alltoall assumed",
                                     text.empty() ? "not stated" : "'" + text + "' is not known"));
+  }
   if (layout.dispatcher == Dispatcher::hybridep)
     layout.dispatcher_num_sms = size_or(row, "dispatcher_sms", kHybridEpSms);
   if (layout.dispatcher == Dispatcher::deepep)

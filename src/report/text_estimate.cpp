@@ -63,9 +63,10 @@ std::string headline(const Estimate& e, const Style& style) {
       "largest rank\n",
       short_count(e.params_total), short_count(e.params_active), e.model_flops_per_token / 1e9,
       short_count(e.params_per_rank_max));
-  if (e.max_imbalance_that_fits > 0)
+  if (e.max_imbalance_that_fits > 0) {
     text += fmt::format("  Imbalance   fits up to {:.2f} x the mean rows per expert rank\n",
                         e.max_imbalance_that_fits);
+  }
   return text;
 }
 
@@ -82,9 +83,10 @@ std::string layout_lines(const Estimate& e, const std::optional<PipelinePlan>& p
       num_microbatches(run), l.micro_batch_size, run.seq_length);
   text += fmt::format("  dispatcher {}   overlap {}   recompute {}   offload {}   CUDA graph {}\n",
                       words.dispatcher, words.overlap, words.recompute, words.offload, words.graph);
-  if (!run.pipeline_model_parallel_layout.empty())
+  if (!run.pipeline_model_parallel_layout.empty()) {
     text +=
         fmt::format("  pipeline_model_parallel_layout {}\n", run.pipeline_model_parallel_layout);
+  }
   if (plan && (plan->pp > 1 || plan->vpp > 1)) text += pipeline_drawing(*plan, "  ");
   return text;
 }
@@ -116,12 +118,14 @@ std::string time_table(const Estimate& e, const Style& style) {
   std::string text =
       heading(fmt::format("Time of one step (critical pipeline rank {})", e.critical_rank), style);
   text += table.to_text(style);
-  if (t.ep_comm_total.value > 0)
+  if (t.ep_comm_total.value > 0) {
     text += fmt::format("  expert communication in all {:.4f} s, {:.4f} s of it hidden\n",
                         t.ep_comm_total.value, (t.ep_comm_total - t.ep_comm_exposed).value);
-  if (t.recompute.value > 0)
+  }
+  if (t.recompute.value > 0) {
     text +=
         fmt::format("  recomputation adds {:.4f} s (inside the parts above)\n", t.recompute.value);
+  }
   return text;
 }
 
@@ -175,27 +179,30 @@ std::string memory_table(const Estimate& e, const Style& style) {
 std::string group_table(const Estimate& e, const Style& style) {
   if (e.groups.empty()) return "";
   Table table({{"group", Align::left}, {"ranks"}, {"NVLink domains"}, {"GB/s per GPU"}});
-  for (const GroupReport& g : e.groups)
+  for (const GroupReport& g : e.groups) {
     table.add({g.name, std::to_string(g.size), std::to_string(g.domains_spanned),
                g.size > 1 ? fmt::format("{:.0f}", in_gb_per_s(g.bandwidth)) : "-"});
+  }
   return heading("Groups", style) + table.to_text(style);
 }
 
 std::string warning_lines(const Estimate& e, const Style& style) {
   if (e.warnings.empty()) return "";
   std::string text = heading("Warnings", style);
-  for (const Warning& w : e.warnings)
+  for (const Warning& w : e.warnings) {
     text += "  " + style.yellow("[" + w.rule + "]") + " " + wrapped(w.message, kEstimateWidth, 4) +
             "\n";
+  }
   return text;
 }
 
 std::string advice_table(const Estimate& e, const Style& style) {
   if (e.advice.empty()) return "";
   Table table({{"one change (as --set takes it)", Align::left}, {"step time"}, {"memory"}});
-  for (const Advice& a : e.advice)
+  for (const Advice& a : e.advice) {
     table.add({a.change, fmt::format("{:+.1f} %", a.step_time_delta_pct),
                fmt::format("{:+.2f} GiB", a.memory_delta_gib)});
+  }
   return heading("What would help", style) + table.to_text(style);
 }
 

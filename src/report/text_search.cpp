@@ -151,10 +151,11 @@ std::string search_text(const SearchRequest& request, const SearchResult& r, con
   if (!request.part.whole())
     text += fmt::format("part {} of {}\n", request.part.index, request.part.of);
   text += space_text(r);
-  if (!r.complete)
+  if (!r.complete) {
     text += style.red("Incomplete") +
             fmt::format(": interrupted after {:.1f} % of the space; the best so far:\n",
                         100 * r.scanned);
+  }
   if (!r.any_fit)
     return text + nearest_text(r, style) + explanation_text(r, style) + rejected_text(r, style);
   text += ranked_text(r, style);

@@ -61,11 +61,12 @@ std::string memory_text(const Json& summary) {
 std::string by_text(const std::string& title, const Json& parts, const Style& style) {
   if (!parts.is_object() || parts.empty()) return "";
   Table table({{title, Align::left}, {"rows"}, {"MAPE %"}, {"median %"}, {"bias %"}});
-  for (const auto& [name, part] : parts.items())
+  for (const auto& [name, part] : parts.items()) {
     table.add(
         {name, number(part, "n", "{:.0f}"),
          part.is_number() ? fmt::format("{:.1f}", part.get<double>()) : number(part, "mape_pct"),
          number(part, "median_ape_pct"), number(part, "bias_pct")});
+  }
   return "\n" + table.to_text(style);
 }
 
@@ -93,11 +94,12 @@ std::string worst_text(const std::vector<ValidatedRow>& rows, const Style& style
                {"measured"},
                {"error %"},
                {"", Align::left}});
-  for (const ValidatedRow* row : order)
+  for (const ValidatedRow* row : order) {
     table.add({row->id, row->status, number(row->predicted_tflops_per_gpu),
                number(row->measured_tflops_per_gpu), number(row->error_pct),
                number(row->predicted_peak_gib), number(row->measured_peak_gib),
                number(row->memory_error_pct), row->detail.substr(0, 60)});
+  }
   return "\n" + table.to_text(style);
 }
 
@@ -158,10 +160,11 @@ std::string cross_validation_text(const Json& cross, const Style& style) {
                  {"bias %"},
                  {"in sample %"},
                  {"rank corr."}});
-    for (const auto& [name, part] : parts.items())
+    for (const auto& [name, part] : parts.items()) {
       table.add({name, number(part, "n", "{:.0f}"), number(part, "mape_pct"),
                  number(part, "median_ape_pct"), number(part, "bias_pct"),
                  number(part, "in_sample_mape_pct"), number(part, "spearman", "{:.3f}")});
+    }
     out += "\n" + table.to_text(style);
   }
   return out;
@@ -170,9 +173,10 @@ std::string cross_validation_text(const Json& cross, const Style& style) {
 std::string kernel_text(const Json& classes, const Style& style) {
   if (!classes.is_object()) return "";
   Table table({{"kernel class", Align::left}, {"steps"}, {"MAPE %"}, {"p90 %"}, {"bias %"}});
-  for (const auto& [name, part] : classes.items())
+  for (const auto& [name, part] : classes.items()) {
     table.add({name, number(part, "n", "{:.0f}"), number(part, "mape_pct"),
                number(part, "p90_ape_pct"), number(part, "bias_pct")});
+  }
   return "\n" + table.to_text(style);
 }
 

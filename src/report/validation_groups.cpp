@@ -44,9 +44,10 @@ Json pair(const ValidatedRow& a, const ValidatedRow& b, double measured) {
            {"predicted_ratio", nullptr},
            {"sign_right", nullptr}};
   if (predicted) out["predicted_ratio"] = *predicted;
-  if (std::abs(measured - 1.0) > kNoise)
+  if (std::abs(measured - 1.0) > kNoise) {
     out["sign_right"] = predicted && std::abs(*predicted - 1.0) > kUnmoved &&
                         (*predicted - 1.0) * (measured - 1.0) > 0;
+  }
   return out;
 }
 

@@ -127,9 +127,10 @@ std::string points_text(const WhatIfRequest& r, const WhatIfResult& result, cons
 
 std::string reasons_text(const WhatIfResult& result, const Style& style) {
   std::string text;
-  for (const WhatIfPoint& p : result.points)
+  for (const WhatIfPoint& p : result.points) {
     if (!p.runs())
       text += fmt::format("  {}: {}\n", fmt::join(p.values, " "), wrapped(p.reason, 138, 6));
+  }
   return text.empty() ? "" : "\n" + style.bold("Cannot run") + "\n" + text;
 }
 
@@ -151,14 +152,16 @@ std::string whatif_text(const WhatIfRequest& r, const WhatIfResult& result, cons
   std::string text =
       style.bold(fmt::format("What if: {}, {} tokens", base.model, short_count(r.tokens))) +
       fmt::format("; {} point{}\n", result.asked, result.asked == 1 ? "" : "s");
-  if (!result.complete())
+  if (!result.complete()) {
     text += style.red("Incomplete") +
             fmt::format(": interrupted after {} points\n", result.points.size());
+  }
   text += "\n" + points_text(r, result, style);
-  if (result.reference)
+  if (result.reference) {
     text += fmt::format(
         "\nSpeed-up (tokens/s) and efficiency (tokens/s per GPU) are against the first point that "
         "runs; days from-to: 5 to 95 % of the interval\n");
+  }
   return text + answer_text(r, result, style) + reasons_text(result, style);
 }
 

@@ -307,9 +307,10 @@ Explanation explain_layout(const SearchRequest& request, const Problem& p, const
   const int stated = run.layout.dispatcher_num_sms;
   run.layout.dispatcher_num_sms = searched_sms(s, run.layout);
   Explanation x = explain_run(request, p, s, listed, run);
-  if (run.layout.dispatcher_num_sms != stated)
+  if (run.layout.dispatcher_num_sms != stated) {
     x.message = fmt::format("with moe.dispatcher_num_sms={}, as searched; {}",
                             run.layout.dispatcher_num_sms, x.message);
+  }
   return x;
 }
 

@@ -47,9 +47,10 @@ const std::array<std::vector<InnerRule>, kLevels + 1>& rules_by_level() {
 /// What a rule may read through another name: precision sets a recipe's flags, sequence
 /// parallelism follows TP. (Tested against the rules on random meshes.)
 bool implied(std::string_view axis, std::string_view key) {
-  if (axis == "precision")
+  if (axis == "precision") {
     return key.starts_with("fp8_") || key.starts_with("fp4_") ||
            key == "reuse_grad_buf_for_mxfp8_param_ag";
+  }
   return axis == "layout.tensor_model_parallel_size" && key == "layout.sequence_parallel";
 }
 

@@ -22,10 +22,12 @@ std::string first_difference(const nlohmann::ordered_json& a, const nlohmann::or
   const auto text = [](const auto& tree, const std::string& path) {
     return tree.contains(path) ? tree[path].dump() : std::string("not given");
   };
-  for (const auto& tree : {left, right})
-    for (const auto& [path, value] : tree.items())
+  for (const auto& tree : {left, right}) {
+    for (const auto& [path, value] : tree.items()) {
       if (text(left, path) != text(right, path))
         return fmt::format("{} is {} instead of {}", path, text(right, path), text(left, path));
+    }
+  }
   return "";
 }
 
@@ -38,33 +40,37 @@ Diagnostics check_parts(const std::vector<SearchShard>& shards) {
   std::map<int, const SearchShard*> seen;
   for (const SearchShard& shard : shards) {
     const std::string other = first_difference(first.asked, shard.asked);
-    if (!other.empty())
+    if (!other.empty()) {
       problems.push_back(refused(shard,
                                  "answers another question than " + first.file + ": " + other,
                                  "merge the parts of one search"));
-    if (shard.part.of != first.part.of)
+    }
+    if (shard.part.of != first.part.of) {
       problems.push_back(refused(
           shard,
           fmt::format("is one of {} parts, {} one of {}", shard.part.of, first.file, first.part.of),
           "merge parts of the same number"));
+    }
     if (!shard.result.complete)
       problems.push_back(refused(shard, "was interrupted before it was complete", "run it again"));
     const auto [at, added] = seen.emplace(shard.part.index, &shard);
-    if (!added)
+    if (!added) {
       problems.push_back(refused(
           shard,
           fmt::format("part {} is given twice, first in {}", shard.part.index, at->second->file),
           "name every file once"));
+    }
   }
   std::vector<int> missing;
   for (int index = 1; index <= first.part.of; ++index)
     if (!seen.contains(index)) missing.push_back(index);
-  if (!missing.empty())
+  if (!missing.empty()) {
     problems.push_back(
         {"--merge", 0, 0, "",
          fmt::format("{} of {} parts missing: {}{}", missing.size(), first.part.of,
                      fmt::join(first_of(missing, 10), ", "), missing.size() > 10 ? ", ..." : ""),
          "run them with --shard i/n and name their files"});
+  }
   return problems;
 }
 

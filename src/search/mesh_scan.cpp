@@ -102,8 +102,9 @@ void MeshScan::scan(std::uint32_t mesh) {
     k.priced = false;
   }
   const std::uint64_t per_offload = s_.inner_size() / s_.offloads.size();
+  const auto offloads = static_cast<std::uint16_t>(s_.offloads.size());
   bool fits = false;
-  for (std::uint16_t offload = 0; offload < s_.offloads.size(); ++offload) {
+  for (std::uint16_t offload = 0; offload < offloads; ++offload) {
     if (fits) {  // offload comes last: it is not asked where something fits without
       reject(rules() + kMoreThanNeeded, per_offload);
       continue;
@@ -213,9 +214,10 @@ void MeshScan::every_recompute(InnerIndex i) {
   }
   count(refused, memory_.too_big(i));
   if (i.overlap > 0 || i.graph > 0) return;
-  for (std::size_t word = 0; word < every_bit_.size(); ++word)
+  for (std::size_t word = 0; word < every_bit_.size(); ++word) {
     too_big_[word] |=
         memory_.too_big(i)[word] & ~refused.any[word] & ~pointless_[word] & every_bit_[word];
+  }
 }
 
 /// From least to most: a set is only ranked when no part of it is enough.

@@ -67,9 +67,10 @@ Diagnostics check(const WhatIfRequest& r, std::vector<Question>& questions) {
   Diagnostics problems;
   std::set<std::string> seen;
   const auto add = [&](const Diagnostics& found) {
-    for (const Diagnostic& d : found)
+    for (const Diagnostic& d : found) {
       if (!is_of_the_point(d) || d.file == "--vary")
         if (seen.insert(to_string(d)).second) problems.push_back(d);
+    }
   };
   for (Question& q : questions) {
     const Diagnostics wrong = set_values(r, q);
@@ -202,10 +203,11 @@ Result<WhatIfResult> whatif(const WhatIfRequest& r) {
   std::size_t count = 1;
   for (const WhatIfAxis& axis : r.axes)
     count = std::min(count * axis.values.size(), kMaxPoints + 1);
-  if (count > kMaxPoints)
+  if (count > kMaxPoints) {
     return Diagnostic{
         "--vary",           0, 0, "", fmt::format("makes more than {} points", kMaxPoints),
         "shorten the lists"};
+  }
   const SharedInputs shared;
   std::vector<Question> questions = questions_of(r);
   if (Diagnostics problems = check(r, questions); !problems.empty()) return problems;
@@ -214,10 +216,11 @@ Result<WhatIfResult> whatif(const WhatIfRequest& r) {
   all.asked = questions.size();
   for (Question& q : questions) {
     const auto done = static_cast<double>(all.points.size());
-    if (r.base.progress)
+    if (r.base.progress) {
       q.search.progress = [&, done](double fraction) {
         r.base.progress((done + fraction) / static_cast<double>(all.asked));
       };
+    }
     std::optional<WhatIfPoint> point = r.base.stopped() ? std::nullopt : answer(r, q);
     if (!point) break;
     fill_budget(r, *point);

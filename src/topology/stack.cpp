@@ -41,9 +41,10 @@ Result<Stack> load_chain(const std::string& path, int depth) {
                                 fmt::format("'{}' is not a shipped stack", own.base),
                                 suggestion(own.base, shipped));
   }
-  if (depth == kLongestChain)
+  if (depth == kLongestChain) {
     return own.document.problem(own.base_mark, "base", "the stacks refer to each other in a circle",
                                 "");
+  }
   auto base = load_chain(shipped_path(own.base), depth + 1);
   if (!base) return base.problems();
   return own.applied_to(base.take());

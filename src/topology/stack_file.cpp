@@ -35,9 +35,10 @@ class StackReader {
     file_.memory_kernel_factor = number("memory_kernel_factor", 0.01, 100.0);
     if (const Node* parameters = top_.get("parameters"))
       file_.parameters = read_stack_parameters(file_.document, *parameters, problems_);
-    if (const Node* deviations = top_.get("deviations"))
+    if (const Node* deviations = top_.get("deviations")) {
       file_.deviations =
           read_deviations(file_.document, *deviations, "stack " + file_.name, problems_);
+    }
     if (const Node* fit = top_.get("fit"))
       file_.fit = read_step_fit(file_.document, *fit, problems_);
     top_.finish();

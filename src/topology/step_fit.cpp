@@ -134,9 +134,10 @@ std::vector<Deviation> read_deviations(const Document& doc, const Node& node,
     Deviation d{reader.text("scope", stack), parameter.path, reader.required_number("sd"),
                 reader.required_text("source")};
     reader.finish();
-    if (d.sd <= 0 || d.sd > 1)
+    if (d.sd <= 0 || d.sd > 1) {
       problems.push_back(
           doc.problem(mark, parameter.path, "sd is of a log factor: above 0, at most 1"));
+    }
     list.push_back(std::move(d));
   };
   for_each_parameter(doc, node, "deviations", "a deviation is {sd, source}", problems, read);
@@ -151,9 +152,10 @@ StepFit read_step_fit(const Document& doc, const Node& node, Diagnostics& proble
   fit.half_width = reader.required_number("half_width");
   fit.pair_sd = reader.required_number("pair_sd");
   reader.ignore("source");
-  if (const Node* domain = reader.get("domain"))
+  if (const Node* domain = reader.get("domain")) {
     for (const auto& [name, mark, list] : domain->entries)
       fit.domain[name] = read_names(doc, list, problems);
+  }
   if (const Node* factors = reader.require("factors"))
     for (const Node& item : factors->items) fit.factors.push_back(read_factor(doc, item, problems));
   if (const Node* rows = reader.require("correlation")) {

@@ -24,11 +24,12 @@ void read_figures(SourcedValues& values, std::string_view section, System& s) {
   using Kind = SystemFigure::Kind;
   for (const SystemFigure& f : system_figures()) {
     if (f.section != section) continue;
-    if (f.kind == Kind::count)
+    if (f.kind == Kind::count) {
       f.whole(s) = values.count(f.key);
-    else
+    } else {
       f.value(s) =
           f.unit * (f.kind == Kind::positive ? values.positive(f.key) : values.not_negative(f.key));
+    }
   }
 }
 

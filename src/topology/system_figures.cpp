@@ -122,18 +122,20 @@ Diagnostics override_figures(System& system, const Tree& overrides) {
     const SystemFigure* figure = find_figure(section, key);
     const std::string wrong =
         figure == nullptr ? "is no figure of a system" : replace(*figure, value, system);
-    if (!wrong.empty())
+    if (!wrong.empty()) {
       problems.push_back(
           of_override(key, wrong, figure == nullptr ? suggestion(key, figure_names()) : ""));
+    }
   };
   for (const auto& [key, value] : overrides.items()) {
     const std::size_t dot = key.find('.');
-    if (value.is_object())
+    if (value.is_object()) {
       for (const auto& [leaf, inner] : value.items()) set(key, leaf, inner);
-    else if (dot != std::string::npos)
+    } else if (dot != std::string::npos) {
       set(key.substr(0, dot), key.substr(dot + 1), value);
-    else
+    } else {
       set("", key, value);
+    }
   }
   if (const std::string wrong = node_shape_problem(system); problems.empty() && !wrong.empty())
     problems.push_back(of_override("", wrong));

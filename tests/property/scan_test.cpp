@@ -43,9 +43,10 @@ class SlowScan {
     bool any = false;
     InnerIndex i;
     i.offload = offload;
-    for (i.dispatcher = 0; i.dispatcher < space_.dispatchers.size(); ++i.dispatcher)
+    for (i.dispatcher = 0; i.dispatcher < space_.dispatchers.size(); ++i.dispatcher) {
       for (i.overlap = 0; i.overlap < space_.overlaps.size(); ++i.overlap)
         for (i.graph = 0; i.graph < space_.graphs.size(); ++i.graph) any = recomputes(i) || any;
+    }
     return any;
   }
 

@@ -94,13 +94,15 @@ double noise_of(const Points& points) {
 }
 
 std::string refusal(const CurveFit& fit, std::size_t needed) {
-  if (fit.points < static_cast<int>(needed))
+  if (fit.points < static_cast<int>(needed)) {
     return fmt::format("{} kernels for {} parameters; at least {} are needed", fit.points,
                        needed / 2, needed);
+  }
   const double limit = 2 * std::max(fit.noise_pct, kNoiseFloorPct);
-  if (fit.held_out.median > limit)
+  if (fit.held_out.median > limit) {
     return fmt::format("held-out median {:.1f} % is above {:.1f} %, twice the noise floor",
                        fit.held_out.median, limit);
+  }
   return "";
 }
 
@@ -118,9 +120,10 @@ CurveFit fit_curve(const FitCurve& curve, const Points& points, Profile& profile
   if (!fit.refused.empty()) return fit;
   const FitSolution solution = solve(curve, points, profile, system);
   set(profile.calibration, curve, solution.values);
-  for (std::size_t j = 0; j < curve.parameters.size(); ++j)
+  for (std::size_t j = 0; j < curve.parameters.size(); ++j) {
     fit.values.push_back(
         {curve.parameters[j], solution.values[j], std::max(solution.sds[j], kMinimumSd)});
+  }
   return fit;
 }
 

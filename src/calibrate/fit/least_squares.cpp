@@ -178,7 +178,7 @@ FitSolution fit_robust(const std::vector<FitVariable>& variables, std::size_t po
 
 double quantile(std::vector<double> values, double q) {
   if (values.empty()) return 0;
-  const auto at = static_cast<std::size_t>(q * static_cast<double>(values.size() - 1) + 0.5);
+  const auto at = static_cast<std::size_t>(std::lround(q * static_cast<double>(values.size() - 1)));
   std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(at), values.end());
   return values[at];
 }

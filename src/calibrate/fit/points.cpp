@@ -48,9 +48,10 @@ FitPoint point_of(const std::vector<const Sample*>& repeats, const KernelCall& c
 }  // namespace
 
 Dispatcher dispatcher_of(const Sample& sample) {
-  if (const auto key = sample.keys.find("backend"); key != sample.keys.end())
+  if (const auto key = sample.keys.find("backend"); key != sample.keys.end()) {
     if (const auto* word = std::get_if<std::string>(&key->second))
       if (const auto known = enum_from_text<Dispatcher>(*word)) return *known;
+  }
   const bool nccl = sample.backend.find("nccl") != std::string::npos;
   return nccl ? Dispatcher::alltoall : Dispatcher::hybridep;
 }
@@ -59,10 +60,12 @@ Result<KernelCall> call_of(const Sample& sample, const System& system) {
   KernelKeys keys;
   for (const KernelClassInfo& info : kernel_classes()) {
     if (info.name != sample.cls) continue;
-    for (const auto* names : {&info.required, &info.optional})
-      for (const std::string& name : *names)
+    for (const auto* names : {&info.required, &info.optional}) {
+      for (const std::string& name : *names) {
         if (const auto found = sample.keys.find(name); found != sample.keys.end())
           keys.insert(*found);
+      }
+    }
   }
   keys.erase("skew");
   if (sample.cls == "grouped_gemm" && !keys.contains("launch")) {

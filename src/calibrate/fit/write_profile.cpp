@@ -24,19 +24,19 @@ std::string leaf(const FittedValue& v, const CurveFit& curve, const std::string&
 
 /// Nested maps in the order of the parameter table, a leaf a line.
 struct Section {
-  std::vector<std::pair<std::string, Section>> children;
-  std::string leaf;
+  std::string name, leaf;
+  std::vector<Section> children;
 
-  Section& at(const std::string& name) {
-    for (auto& [known, child] : children)
-      if (known == name) return child;
-    return children.emplace_back(name, Section{}).second;
+  Section& at(const std::string& wanted) {
+    for (Section& child : children)
+      if (child.name == wanted) return child;
+    return children.emplace_back(Section{wanted, "", {}});
   }
   [[nodiscard]] std::string text(int indent) const {
     std::string out;
-    for (const auto& [name, child] : children) {
+    for (const Section& child : children) {
       const std::string value = child.leaf.empty() ? "" : " " + child.leaf;
-      out += fmt::format("{:{}}{}:{}\n", "", indent, name, value) + child.text(indent + 2);
+      out += fmt::format("{:{}}{}:{}\n", "", indent, child.name, value) + child.text(indent + 2);
     }
     return out;
   }
@@ -152,9 +152,10 @@ std::vector<ClassComparison> compare_with(const Samples& samples, const System& 
     line.ratio.push_back(p.measured_us / in_us(price.time));
   }
   std::vector<ClassComparison> out;
-  for (const auto& [name, line] : lines)
+  for (const auto& [name, line] : lines) {
     out.push_back({name, static_cast<int>(line.here.size()), quantile(line.here, 0.5),
                    quantile(line.here, 1), quantile(line.there, 0.5), quantile(line.ratio, 0.5)});
+  }
   return out;
 }
 

@@ -13,9 +13,10 @@ std::string stack_text(const StepFit& fit, const std::string& name, const std::s
   for (const auto& [knob, names] : fit.domain)
     out += fmt::format("    {}: [{}]\n", knob, fmt::join(names, ", "));
   out += "  factors:  # the profile's value times exp(log), on the systems in scope\n";
-  for (const StepFit::Factor& f : fit.factors)
+  for (const StepFit::Factor& f : fit.factors) {
     out += fmt::format("    - {{scope: {}, path: {}, log: {:.4f}, sd: {:.4f}}}\n", f.scope, f.path,
                        f.log, f.sd);
+  }
   out += "  correlation:\n";
   for (const auto& row : fit.correlation) {
     out += "    - \"";

@@ -175,10 +175,12 @@ double pair_sd(const StepModel& model, const StepSolution& full) {
   for (std::size_t i = 0; i < model.rows().size(); ++i)
     groups[model.group(i)].push_back(full.residuals[static_cast<Index>(i)]);
   std::vector<double> differences;
-  for (const auto& [name, errors] : groups)
-    for (std::size_t a = 0; a < errors.size(); ++a)
+  for (const auto& [name, errors] : groups) {
+    for (std::size_t a = 0; a < errors.size(); ++a) {
       for (std::size_t b = a + 1; b < errors.size(); ++b)
         differences.push_back(std::abs(errors[a] - errors[b]));
+    }
+  }
   return differences.empty() ? 0.1 : quantile(differences, 0.9) / 1.645;
 }
 

@@ -64,11 +64,14 @@ class Maker {
 };
 
 void add_gemms(Maker& make) {
-  for (const double m : {256.0, 1024.0, 2560.0, 4096.0, 8192.0, 16384.0})
-    for (const double n : {512.0, 2048.0, 5120.0, 7168.0})
-      for (const double k : {512.0, 1536.0, 4096.0})
+  for (const double m : {256.0, 1024.0, 2560.0, 4096.0, 8192.0, 16384.0}) {
+    for (const double n : {512.0, 2048.0, 5120.0, 7168.0}) {
+      for (const double k : {512.0, 1536.0, 4096.0}) {
         for (const char* pass : {"forward", "dgrad", "wgrad"})
           make.add("gemm", {{"m", m}, {"n", n}, {"k", k}, {"pass", std::string(pass)}});
+      }
+    }
+  }
 }
 
 const CurveFit& curve(const ProfileFit& fit, std::string_view name) {
@@ -140,17 +143,22 @@ TEST_CASE("collectives, streams and attention are recovered each by its own curv
   parameter(truth, "attention.d128.forward_efficiency") = 0.55;
   parameter(truth, "attention.d128.backward_s_half") = 500;
   Maker make(truth, 0.01);
-  for (const double ranks : {2.0, 4.0, 8.0})
+  for (const double ranks : {2.0, 4.0, 8.0}) {
     for (double bytes = 1024; bytes < 2e9; bytes *= 4)
       make.add("all_gather", {{"ranks", ranks}, {"bytes", bytes}});
-  for (const double rows : {1024.0, 4096.0, 16384.0, 65536.0})
+  }
+  for (const double rows : {1024.0, 4096.0, 16384.0, 65536.0}) {
     for (const double cols : {1024.0, 4096.0, 12288.0})
       make.add("rms_norm", {{"rows", rows}, {"cols", cols}});
-  for (const double seq : {1024.0, 2048.0, 4096.0, 8192.0, 16384.0})
-    for (const double heads : {16.0, 64.0})
-      for (const char* pass : {"forward", "backward"})
+  }
+  for (const double seq : {1024.0, 2048.0, 4096.0, 8192.0, 16384.0}) {
+    for (const double heads : {16.0, 64.0}) {
+      for (const char* pass : {"forward", "backward"}) {
         make.add("attention",
                  {{"seq", seq}, {"heads", heads}, {"qk_dim", 128.0}, {"pass", std::string(pass)}});
+      }
+    }
+  }
   const ProfileFit fit = fit_profile(make.samples, h200(), hopper());
   CHECK_THAT(fitted(fit, "collectives.nvlink.all_gather.bandwidth_fraction"), WithinRel(0.6, 0.03));
   CHECK_THAT(fitted(fit, "collectives.nvlink.all_gather.latency_us"), WithinRel(14.0, 0.05));
@@ -198,9 +206,10 @@ TEST_CASE("a written profile is read back with the values that were fitted") {
   parameter(truth, "gemm.bf16.efficiency") = 0.66;
   Maker make(truth, 0.01);
   add_gemms(make);
-  for (const double rows : {1024.0, 4096.0, 16384.0, 65536.0})  // other sections beside it
+  for (const double rows : {1024.0, 4096.0, 16384.0, 65536.0}) {  // other sections beside it
     for (const char* cls : {"adam", "rope", "residual"})
       make.add(cls, {{"rows", rows}, {"cols", 4096.0}});
+  }
   const ProfileFit fit = fit_profile(make.samples, h200(), hopper());
   const TempDir dir;
   const std::string path =

@@ -26,7 +26,7 @@ Layout ep8() {
 
 double shard(const Problem& p, const Layout& l) {
   const RankParams r = must(make_mesh_tables(p, l)).params.front();
-  return r.dense / p.world + r.expert / (p.world / l.ep);
+  return r.dense / p.world + r.expert * l.ep / p.world;
 }
 
 }  // namespace

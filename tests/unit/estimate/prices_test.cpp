@@ -121,11 +121,14 @@ TEST_CASE("twice the rows, outputs or inputs hardly ever make the experts' GEMMs
     GemmShape larger = s;
     (i % 3 == 0 ? larger.m : i % 3 == 1 ? larger.n : larger.k) *= 2;
     INFO("pipe " << i / 2 % 5 << ": " << s.m << " x " << s.n << " x " << s.k);
-    for (const Pass pass : kPasses)
-      for (const bool single_launch : {false, true})
-        for (const bool even : {false, true})
+    for (const Pass pass : kPasses) {
+      for (const bool single_launch : {false, true}) {
+        for (const bool even : {false, true}) {
           REQUIRE(prices.grouped_gemm(pipe, 4, larger, pass, 8, single_launch, even).value >=
                   0.85 * prices.grouped_gemm(pipe, 4, s, pass, 8, single_launch, even).value);
+        }
+      }
+    }
   }
 }
 
@@ -246,10 +249,11 @@ TEST_CASE(
       CHECK(once.network_copies <= plain.network_copies * (1 + 1e-12));
       CHECK(once.distinct_ranks <= std::min(ranks, k) * (1 + 1e-12));
       CHECK(once.distinct_ranks >= 1 - 1e-12);
-      if (ranks == 1)
+      if (ranks == 1) {
         CHECK(plain.nvlink_copies + plain.network_copies + once.nvlink_copies +
                   once.network_copies ==
               0);
+      }
     }
   }
 }

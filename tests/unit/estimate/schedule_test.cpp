@@ -238,9 +238,10 @@ TEST_CASE("the maximal vectors hold the peak of any weighting of the chunks") {
       if (op.kind == ScheduleOp::Kind::backward)
         held -= bytes[static_cast<std::size_t>(op.backward_chunk)];
     }
-    for (const auto& alive : alive_vectors(s, rank))
+    for (const auto& alive : alive_vectors(s, rank)) {
       expected =
           std::max(expected, std::inner_product(alive.begin(), alive.end(), bytes.begin(), 0.0));
+    }
     INFO("case " << i << ": " << to_string(s));
     REQUIRE_THAT(expected, WithinRel(peak, 1e-9));
   }

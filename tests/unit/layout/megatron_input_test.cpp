@@ -382,9 +382,10 @@ TEST_CASE("do cut and random inputs never crash or hang the readers?") {
       if (input) import_run(input.value(), {"mixtral-8x7b", "dgx-h100", 8, {}});
     }
   };
-  for (const std::string& text : texts)
+  for (const std::string& text : texts) {
     for (std::size_t cut = 0; cut < text.size(); cut += 1 + text.size() / 60)
       try_all(text.substr(0, cut));
+  }
   for (int round = 0; round < 400; ++round) {
     std::string text = texts[random() % texts.size()];
     for (unsigned k = 0; k < 1 + random() % 8; ++k)
