@@ -46,7 +46,7 @@ Iterator with_the_least(Iterator begin, Iterator end, std::size_t count, Value v
 }  // namespace
 
 Simulation::Simulation(const SearchRequest& r, const Problem& p, const Space& s, int threads)
-    : request_(r), p_(p), s_(s), threads_(threads) {
+    : request_(r), s_(s), threads_(threads) {
   for (int t = 0; t < threads; ++t) evaluators_.push_back(std::make_unique<Evaluator>(p));
 }
 
@@ -80,9 +80,10 @@ void Simulation::add(std::vector<Survivor> survivors, bool last) {
       break;
     }
     batch(&survivors[first], std::min(batch_size, survivors.size() - first));
-    if (request_.progress && last)
-      request_.progress(0.8 +
-                        0.2 * static_cast<double>(first) / static_cast<double>(survivors.size()));
+    if (request_.progress && last) {
+      const double done = static_cast<double>(first) / static_cast<double>(survivors.size());
+      request_.progress(0.8 + 0.2 * done);
+    }
   }
 }
 

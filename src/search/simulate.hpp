@@ -34,7 +34,6 @@ class Simulation {
   void batch(const Survivor* first, std::size_t count);
 
   const SearchRequest& request_;
-  const Problem& p_;
   const Space& s_;
   int threads_;
   std::vector<std::unique_ptr<Evaluator>> evaluators_;

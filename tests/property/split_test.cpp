@@ -114,7 +114,7 @@ TEST_CASE("is a split as fast as the fastest of all ways to cut a small model?")
         continue;
       }
       INFO("best " << best.text << ", room " << share);
-      if (found) INFO("found " << found->layout);
+      INFO("found " << (found ? found->layout : "nothing"));
       if (automatic.reserved > room) REQUIRE(found);
       // where memory or stages that outnumber the layers shut the way of single moves, the best
       // split may stay unseen

@@ -145,9 +145,10 @@ TEST_CASE("missing, doubled, stopped and foreign parts are refused, all at once"
 TEST_CASE("parts are about equal, also where their number divides an axis of the space") {
   for (const int of : {2, 3, 4, 12, 64}) {
     std::vector<int> sizes(static_cast<std::size_t>(of), 0);
-    for (std::uint64_t mesh = 0; mesh < 64000; mesh += 4)  // one of four micro batch sizes
+    for (std::uint64_t mesh = 0; mesh < 64000; mesh += 4) {  // one of four micro batch sizes
       for (int index = 1; index <= of; ++index)
         sizes[static_cast<std::size_t>(index - 1)] += SearchPart{index, of}.has(mesh);
+    }
     INFO(of << " parts");
     CHECK(*std::max_element(sizes.begin(), sizes.end()) <=
           1.3 * *std::min_element(sizes.begin(), sizes.end()));
