@@ -139,6 +139,10 @@ void read_memory_figures(MeasuredRow& row) {
   row.peak_of_first_step =
       row.peak_mem_gib &&
       (says(row, "after step 1") || says(row, "peak after iteration 1") || early_bridge_log(row));
+  if (row.peak_mem_gib && !row.peak_of_first_step && rows::cell(row, "status") == "oom") {
+    row.peak_mem_gib.reset();
+    row.notes.push_back("allocated when memory ran out, which is less than the peak: not compared");
+  }
 }
 
 void read_first_step_sources(std::vector<MeasuredRow>& rows) {
@@ -199,9 +203,11 @@ void choose_stages(const std::vector<MeasuredRow>& rows, std::vector<ValidatedRo
 
 Json memory_summary(const std::vector<MeasuredRow>& rows,
                     const std::vector<ValidatedRow>& validated) {
-  Score rest, reserved, params;
+  Score peak, rest, reserved, params;
   int ran = 0, fit = 0;
   for (std::size_t i = 0; i < rows.size(); ++i) {
+    if (const auto& forecast = validated[i].predicted_peak_gib; forecast && rows[i].peak_mem_gib)
+      peak.add(ValidatedRow::Figure{*forecast, *rows[i].peak_mem_gib});
     rest.add(validated[i].at_rest_gib);
     reserved.add(validated[i].reserved_gib);
     params.add(validated[i].params_rank);
@@ -210,7 +216,8 @@ Json memory_summary(const std::vector<MeasuredRow>& rows,
     ++ran;
     fit += validated[i].status != "does_not_fit" ? 1 : 0;
   }
-  return {{"at_rest", rest.json()},
+  return {{"peak", peak.json()},
+          {"at_rest", rest.json()},
           {"reserved", reserved.json()},
           {"params_per_rank", params.json()},
           {"ran_and_fits", {{"n", ran}, {"right", fit}}},

@@ -26,8 +26,9 @@ void read_first_step_sources(std::vector<MeasuredRow>& rows);
 /// difference.
 void choose_stages(const std::vector<MeasuredRow>& rows, std::vector<ValidatedRow>& validated);
 
-/// Errors of at-rest and reserved memory and of parameters per rank; runs that ran and are forecast
-/// to fit; one-knob changes of peak memory (right within 3 GiB or 30 %).
+/// Errors of the peaks that were forecast, of at-rest and reserved memory and of parameters per
+/// rank; runs that ran and are forecast to fit; one-knob changes of peak memory (right within 3 GiB
+/// or 30 %).
 nlohmann::ordered_json memory_summary(const std::vector<MeasuredRow>& rows,
                                       const std::vector<ValidatedRow>& validated);
 

@@ -33,13 +33,14 @@ std::string summary_text(const Json& summary, const Style& style) {
              "{} rows\n",
              number(summary, "n", "{:.0f}"), number(summary, "median_ape_pct"),
              number(summary, "p90_ape_pct"), number(summary, "bias_pct"),
-             number(summary, "spearman", "{:.3f}"), number(memory, "mape_pct"),
+             number(summary, "spearman", "{:.3f}"), number(memory, "mape_pct", "{:.2f}"),
              number(memory, "n", "{:.0f}"));
 }
 
 /// What rows say about memory besides their peak, one line each.
 std::string memory_text(const Json& summary) {
-  const Json more = child(child(summary, "memory"), "more");
+  const Json memory = child(summary, "memory"), more = child(memory, "more");
+  const int count_of_peaks = memory.value("n", 0);
   const auto errors = [&](const char* key, const char* name) {
     const Json part = child(more, key);
     if (part.value("n", 0) == 0) return std::string();
@@ -51,7 +52,9 @@ std::string memory_text(const Json& summary) {
     if (part.value("n", 0) == 0) return std::string();
     return fmt::format("{}: {} of {}\n", name, part.value("right", 0), part.value("n", 0));
   };
-  return errors("at_rest", "memory at rest") + errors("params_per_rank", "parameters per rank") +
+  const bool some_not_forecast = child(more, "peak").value("n", 0) != count_of_peaks;
+  return (some_not_forecast ? errors("peak", "memory of the rows forecast") : "") +
+         errors("at_rest", "memory at rest") + errors("params_per_rank", "parameters per rank") +
          errors("reserved", "memory reserved") +
          score(child(more, "ran_and_fits"), "rows that ran and are forecast to fit") +
          score(child(summary, "oom"), "rows out of memory and forecast not to fit") +

@@ -197,7 +197,10 @@ TEST_CASE("one row that says when memory was read speaks for the rows of its sou
   CHECK(first_step("q35-sharedovl"));      // says nothing of it
   CHECK_FALSE(first_step("q35-sms16"));    // no figure
   CHECK(first_step("skill-nano-rc-none"));
-  CHECK_FALSE(first_step("skill-nano-rc-moe"));  // "peak after iteration 2"
+  CHECK_FALSE(first_step("skill-nano-rc-moe"));                    // "peak after iteration 2"
+  const MeasuredRow out_of_memory = row("skill-q30b-actoff-oom");  // what it had when it failed
+  CHECK_FALSE(out_of_memory.peak_mem_gib);
+  CHECK(noted(out_of_memory, "memory ran out"));
 }
 
 TEST_CASE("a step or tokens per second are a throughput too, unless the job did not run through") {
