@@ -25,6 +25,7 @@ struct MeasuredRow {
   /// notes.
   std::optional<double> at_rest_gib, reserved_gib, params_rank;
   bool peak_of_first_step = false;  ///< the peak was read after step 1
+  bool imbalance_assumed = false;   ///< natural routing, of which the row says no more
 };
 /// Reads a CSV with the columns of measurements.csv; `where` filters are column=value or
 /// column!=value.

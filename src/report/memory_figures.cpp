@@ -168,6 +168,10 @@ void compare_memory(const MeasuredRow& row, const Estimate& e, ValidatedRow& out
   const auto figure = [&](double measured, auto value) {
     return ValidatedRow::Figure{held_against(row, e, value), measured};
   };
+  out.predicted_peak_gib = predicted_peak_gib(row, e);
+  if (row.peak_mem_gib)
+    out.memory_error_pct = error_pct(*out.predicted_peak_gib, *row.peak_mem_gib);
+  out.stage_peaks_gib.clear();
   if (row.peak_mem_gib && early_bridge_log(row)) {
     for (const RankMemory& rank : e.ranks) out.stage_peaks_gib.push_back(peak_of(row, e)(rank));
   }

@@ -15,6 +15,7 @@ void read_memory_figures(MeasuredRow& row);
 /// its figure after iteration 2, before per-layer graphs are captured.
 double predicted_peak_gib(const MeasuredRow& row, const Estimate& estimate);
 
+/// Fills the predicted memory figures and their errors.
 void compare_memory(const MeasuredRow& row, const Estimate& estimate, ValidatedRow& out);
 
 /// Rows of a source where another says that its figure was read after step 1, and which say nothing

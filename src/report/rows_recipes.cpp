@@ -11,7 +11,7 @@
 namespace moecast::rows {
 namespace {
 
-const std::vector<std::string> kKeys = {"release", "model", "system", "precision"};
+const std::vector<std::string> kKeys = {"recipe", "release", "model", "system", "precision"};
 
 const Result<CsvTable>& recipes() {
   return read_once("recipe_settings", [] {
@@ -25,13 +25,22 @@ const std::string& of(const CsvTable& table, const CsvRow& recipe, const std::st
   return recipe.cells[static_cast<std::size_t>(table.column(column))];
 }
 
+/// Rows name their recipe in words: "...; recipe=NAME; ...".
+bool names_recipe(const MeasuredRow& row, const std::string& name) {
+  const std::vector<std::string> words = split(cell(row, "notes"), ';');
+  return std::find(words.begin(), words.end(), "recipe=" + name) != words.end();
+}
+
 /// An empty key stands for any; "Megatron-Bridge" for its releases and branches.
 bool is_of(const CsvTable& table, const CsvRow& recipe, const MeasuredRow& row) {
   for (const std::string& key : kKeys) {
     const std::string& asked = of(table, recipe, key);
+    if (asked.empty()) continue;
     const std::string has = cell(row, key);
-    if (asked.empty() || asked == has) continue;
-    if (asked != "Megatron-Bridge" || !bridge_release(has)) return false;
+    const bool alike = key == "recipe"              ? names_recipe(row, asked)
+                       : asked == "Megatron-Bridge" ? bridge_release(has)
+                                                    : asked == has;
+    if (!alike) return false;
   }
   return true;
 }

@@ -213,6 +213,7 @@ void read_routing(MeasuredRow& row, Run& run) {
   } else if (text == "False") {
     run.routing.kind = Routing::Kind::imbalance;
     run.routing.imbalance = natural_imbalance(run.layout.ep);
+    row.imbalance_assumed = true;
     row.notes.push_back(
         fmt::format("natural routing: imbalance {} assumed", run.routing.imbalance));
   } else if (text != "True") {

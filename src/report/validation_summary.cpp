@@ -150,10 +150,7 @@ std::map<std::string, double> kernel_seconds(const Estimate& e) {
 
 void compare(const MeasuredRow& row, const Estimate& estimate, ValidatedRow& out) {
   out.predicted_tflops_per_gpu = estimate.tflops_per_gpu;
-  out.predicted_peak_gib = predicted_peak_gib(row, estimate);
   if (row.tflops_per_gpu) out.error_pct = error_pct(estimate.tflops_per_gpu, *row.tflops_per_gpu);
-  if (row.peak_mem_gib)
-    out.memory_error_pct = error_pct(*out.predicted_peak_gib, *row.peak_mem_gib);
   out.kernels = kernel_seconds(estimate);
   compare_memory(row, estimate, out);
 }

@@ -1,6 +1,7 @@
 #include "report/rows.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 #include "catch.hpp"
 #include "temp_dir.hpp"
@@ -183,6 +184,19 @@ TEST_CASE("what a row leaves empty is taken from its recipe, and said; what it s
   CHECK(whole.run->layout.micro_batch_size == 4);
   CHECK(whole.run->software.features.at("paged_stash"));
   CHECK(whole.run->software.env.at("PYTORCH_CUDA_ALLOC_CONF") == "expandable_segments:True");
+}
+
+TEST_CASE(
+    "a row's recipe is found by its name, and natural routing fills a log's rank to the mean") {
+  const MeasuredRow named = row("card-nemotron-3.5-lightning-pretrain-gb200");
+  REQUIRE(named.run);
+  CHECK(named.run->layout.ep == 8);
+  CHECK(named.run->layout.cp == 1);  // of ..._pretrain_8k_config; ..._pretrain_config has 2
+  CHECK(row("card-nemotron-3.5-lightning-pretrain-h100").run->layout.cp == 2);
+  const ValidatedRow out = validate_rows({named}, {}).rows.front();
+  CHECK(out.detail.find("mean of the rows") != std::string::npos);
+  REQUIRE(out.memory_error_pct);
+  CHECK(std::abs(*out.memory_error_pct) < 1);  // the fullest rank would hold 11 % more
 }
 
 TEST_CASE("one row that says when memory was read speaks for the rows of its source") {
