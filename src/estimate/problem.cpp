@@ -10,6 +10,7 @@
 
 #include "core/document.hpp"
 #include "estimate/inputs.hpp"
+#include "layout/environment.hpp"
 #include "moecast/model_io.hpp"
 #include "topology/profile.hpp"
 #include "topology/system_figures.hpp"
@@ -24,8 +25,7 @@ bool on(const Software& s, const char* name, bool fallback) {
 
 /// The run states the allocator's settings, and `word` is among them.
 bool allocator_says(const Software& s, const char* word) {
-  const auto conf = s.env.find("PYTORCH_CUDA_ALLOC_CONF");
-  return conf != s.env.end() && conf->second.find(word) != std::string::npos;
+  return allocator_settings(s.env).find(word) != std::string_view::npos;
 }
 
 Features read_features(const Software& s, const Stack& stack, const Run& run) {
@@ -46,12 +46,11 @@ Features read_features(const Software& s, const Stack& stack, const Run& run) {
       said != run.software.features.end()) {
     f.fp8_param_gather = said->second ? Tristate::on : Tristate::off;
   }
-  const auto connections = s.env.find("CUDA_DEVICE_MAX_CONNECTIONS");
-  f.single_queue = connections != s.env.end() && connections->second == "1";
+  f.single_queue = environment_of(s.env, "CUDA_DEVICE_MAX_CONNECTIONS") == "1";
   f.te_cross_entropy = on(s, "te_cross_entropy", stack.transformer_engine);
   // like expandable segments: the recipes of whole-iteration graphs set it
-  f.captures_without_reuse =
-      allocator_says(s, "") && !allocator_says(s, "graph_capture_record_stream_reuse:True");
+  f.captures_without_reuse = !allocator_settings(s.env).empty() &&
+                             !allocator_says(s, "graph_capture_record_stream_reuse:True");
   return f;
 }
 

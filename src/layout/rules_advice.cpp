@@ -67,7 +67,7 @@ std::vector<Rule> warnings() {
                                in.c.sequence_parallel ? "" : " without sequence parallel");
           }),
       warning(
-          "GRAPH-FRAGMENTATION", READS_GRAPH " env.PYTORCH_CUDA_ALLOC_CONF",
+          "GRAPH-FRAGMENTATION", READS_GRAPH " " READS_ALLOCATOR,
           "full_iteration graphs run with expandable_segments:True against fragmentation",
           "set "
           "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True,graph_capture_record_stream_reuse:True "
@@ -76,7 +76,7 @@ std::vector<Rule> warnings() {
           WHEN(full_iteration(in) && !at.expandable_segments))
           .says([](In) { return std::string("full_iteration graph without expandable segments"); }),
       warning("GRAPH-STREAM-REUSE",
-              READS_GRAPH " overlap_moe_expert_parallel_comm env.PYTORCH_CUDA_ALLOC_CONF",
+              READS_GRAPH " overlap_moe_expert_parallel_comm " READS_ALLOCATOR,
               "in a full_iteration graph with EP overlap, rows that cross streams are not reused "
               "before the capture ends unless the allocator follows the graph",
               "add graph_capture_record_stream_reuse:True to PYTORCH_CUDA_ALLOC_CONF",

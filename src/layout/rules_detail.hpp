@@ -104,6 +104,7 @@ inline constexpr std::string_view kFlexBackend =
 #define READS_EP_GROUP \
   "expert_tensor_parallel_size expert_model_parallel_size tensor_model_parallel_size"
 #define READS_GRAPH "cuda_graph_impl cuda_graph_modules"
+#define READS_ALLOCATOR "env.PYTORCH_CUDA_ALLOC_CONF env.PYTORCH_ALLOC_CONF"
 #define READS_RECOMPUTE "recompute_granularity recompute_modules moe_layer_recompute"
 #define READS_OFFLOAD "fine_grained_activation_offloading offload_modules"
 #define READS_FP8 "fp8_format fp8_recipe"

@@ -209,7 +209,7 @@ std::vector<Rule> capture_memory_rows() {
             "set fine_grained_offloading_max_inflight_offloads", kTransformerConfig,
             WHEN(fine_grained(in) && full_iteration(in) && !at.run_file &&
                  c.fine_grained_offloading_max_inflight_offloads.value_or(-1) < 0)),
-      error("GRAPH-EXPANDABLE", READS_GRAPH " env.PYTORCH_CUDA_ALLOC_CONF env.NCCL_GRAPH_REGISTER",
+      error("GRAPH-EXPANDABLE", READS_GRAPH " " READS_ALLOCATOR " env.NCCL_GRAPH_REGISTER",
             "transformer_engine graphs with expandable_segments:True need NCCL_GRAPH_REGISTER=0",
             "set software.env.NCCL_GRAPH_REGISTER to 0", kCudaGraphs,
             WHEN(te_graph(in) && at.expandable_segments && !at.nccl_graph_register_off &&
@@ -217,8 +217,7 @@ std::vector<Rule> capture_memory_rows() {
           .at(Phase::runtime)
           .says(
               [](In) { return std::string("expandable_segments without NCCL_GRAPH_REGISTER=0"); }),
-      error("GRAPH-EXPANDABLE-LAUNCH",
-            READS_GRAPH " env.PYTORCH_CUDA_ALLOC_CONF env.NCCL_GRAPH_REGISTER",
+      error("GRAPH-EXPANDABLE-LAUNCH", READS_GRAPH " " READS_ALLOCATOR " env.NCCL_GRAPH_REGISTER",
             "per-layer CUDA graphs with expandable_segments:True need NCCL_GRAPH_REGISTER=0",
             "export NCCL_GRAPH_REGISTER=0", kArguments,
             WHEN(graphs(in) && !full_iteration(in) && at.expandable_segments &&

@@ -83,7 +83,7 @@ std::vector<Rule> overlap_rows() {
             "leave num_buckets out", kDdp, WHEN(c.ddp_num_buckets && c.ddp_bucket_size)),
       error("DDP-BUCKETS-POSITIVE", "ddp_num_buckets", "num_buckets is positive",
             "leave num_buckets out", kDdp, WHEN(c.ddp_num_buckets && *c.ddp_num_buckets < 1)),
-      error("NCCL-UB-EXPANDABLE", "nccl_ub env.PYTORCH_CUDA_ALLOC_CONF pytorch_version",
+      error("NCCL-UB-EXPANDABLE", "nccl_ub " READS_ALLOCATOR " pytorch_version",
             "NCCL user buffers with expandable segments need PyTorch >= 2.11",
             "turn expandable segments off", kDdp,
             WHEN(c.nccl_ub && at.expandable_segments && at.versions.pytorch < 2011000)),

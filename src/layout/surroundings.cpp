@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "layout/environment.hpp"
 #include "layout/rules.hpp"
 
 namespace moecast {
@@ -31,11 +32,6 @@ void name_gpu(Surroundings& at, const MegatronConfig& c) {
   }
 }
 
-std::string_view environment_of(const MegatronConfig& c, const std::string& name) {
-  const auto found = c.env.find(name);
-  return found == c.env.end() ? std::string_view() : found->second;
-}
-
 int integer_or(std::string_view text, int fallback) {
   int value = fallback;
   std::from_chars(text.data(), text.data() + text.size(), value);
@@ -43,17 +39,19 @@ int integer_or(std::string_view text, int fallback) {
 }
 
 void read_environment(Surroundings& at, const MegatronConfig& c) {
-  at.max_connections = integer_or(environment_of(c, "CUDA_DEVICE_MAX_CONNECTIONS"), -1);
-  at.hybridep_domain = integer_or(environment_of(c, "NUM_OF_HYBRID_EP_RANKS_PER_NVLINK_DOMAIN"), 0);
-  const std::string_view allocator = environment_of(c, "PYTORCH_CUDA_ALLOC_CONF");
+  at.max_connections = integer_or(environment_of(c.env, "CUDA_DEVICE_MAX_CONNECTIONS"), -1);
+  at.hybridep_domain =
+      integer_or(environment_of(c.env, "NUM_OF_HYBRID_EP_RANKS_PER_NVLINK_DOMAIN"), 0);
+  const std::string_view allocator = allocator_settings(c.env);
   at.expandable_segments = allocator.find("expandable_segments:True") != std::string_view::npos;
   at.captures_without_reuse =
       !allocator.empty() &&
       allocator.find("graph_capture_record_stream_reuse:True") == std::string_view::npos;
-  at.nccl_graph_register_off = environment_of(c, "NCCL_GRAPH_REGISTER") == "0";
-  at.cpu_offload_v1 = environment_of(c, "NVTE_CPU_OFFLOAD_V1") == "1";
-  at.fused_grouped_mlp_env = integer_or(environment_of(c, "NVTE_CUTEDSL_FUSED_GROUPED_MLP"), 0) > 0;
-  at.graph_node_priority = environment_of(c, "CUDA_GRAPHS_USE_NODE_PRIORITY") == "1";
+  at.nccl_graph_register_off = environment_of(c.env, "NCCL_GRAPH_REGISTER") == "0";
+  at.cpu_offload_v1 = environment_of(c.env, "NVTE_CPU_OFFLOAD_V1") == "1";
+  at.fused_grouped_mlp_env =
+      integer_or(environment_of(c.env, "NVTE_CUTEDSL_FUSED_GROUPED_MLP"), 0) > 0;
+  at.graph_node_priority = environment_of(c.env, "CUDA_GRAPHS_USE_NODE_PRIORITY") == "1";
 }
 
 void read_layers(Surroundings& at, const MegatronConfig& c) {

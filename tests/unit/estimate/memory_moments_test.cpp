@@ -101,6 +101,18 @@ TEST_CASE(
   CHECK(rank_0(p, l).cuda_graph.value == 0);
 }
 
+TEST_CASE("both names of the allocator's settings are read, the older one first") {
+  const char* const newer = "PYTORCH_ALLOC_CONF";
+  const char* const older = "PYTORCH_CUDA_ALLOC_CONF";
+  Run run = run_of("qwen3-30b-a3b", "dgx-h100", 8);
+  run.software.env[newer] = "expandable_segments:False";
+  const double by_default = problem_of(run).fragmentation;
+  CHECK(problem_of(run).features.captures_without_reuse);
+  run.software.env[older] = "expandable_segments:True,graph_capture_record_stream_reuse:True";
+  CHECK(problem_of(run).fragmentation < by_default);
+  CHECK_FALSE(problem_of(run).features.captures_without_reuse);
+}
+
 TEST_CASE("graphs of the alltoall preprocessing keep every layer's permuted rows") {
   const Problem p = problem_of("qwen3-30b-a3b", "dgx-h100", 16);
   Layout l = ep8();

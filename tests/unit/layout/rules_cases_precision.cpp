@@ -81,7 +81,7 @@ const Cases kPrecision = {
     {"GRAPH-FRAGMENTATION", [](C c) { graph(c, CudaGraphImpl::full_iteration); },
      [](C c) {
        graph(c, CudaGraphImpl::full_iteration);
-       env(c, "PYTORCH_CUDA_ALLOC_CONF", "max_split_size_mb:64,expandable_segments:True");
+       env(c, "PYTORCH_ALLOC_CONF", "max_split_size_mb:64,expandable_segments:True");
      }},
     {"GRAPH-STREAM-REUSE",
      [](C c) {
