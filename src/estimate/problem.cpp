@@ -23,11 +23,6 @@ bool on(const Software& s, const char* name, bool fallback) {
   return found == s.features.end() ? fallback : found->second;
 }
 
-/// The run states the allocator's settings, and `word` is among them.
-bool allocator_says(const Software& s, const char* word) {
-  return allocator_settings(s.env).find(word) != std::string_view::npos;
-}
-
 Features read_features(const Software& s, const Stack& stack, const Run& run) {
   Features f;
   f.transformer_engine = stack.transformer_engine;
@@ -48,9 +43,7 @@ Features read_features(const Software& s, const Stack& stack, const Run& run) {
   }
   f.single_queue = environment_of(s.env, "CUDA_DEVICE_MAX_CONNECTIONS") == "1";
   f.te_cross_entropy = on(s, "te_cross_entropy", stack.transformer_engine);
-  // like expandable segments: the recipes of whole-iteration graphs set it
-  f.captures_without_reuse = !allocator_settings(s.env).empty() &&
-                             !allocator_says(s, "graph_capture_record_stream_reuse:True");
+  f.captures_without_reuse = captures_without_reuse(s.env);
   return f;
 }
 
@@ -68,7 +61,7 @@ void index_classes(Problem& p) {
 
 /// Expandable segments are what the recipes' launchers set; only a stated False says otherwise.
 double fragmentation_of(const Stack& stack, const Software& s) {
-  const bool off = allocator_says(s, "expandable_segments:False");
+  const bool off = allocator_says(s.env, "expandable_segments:False");
   return off ? stack.fragmentation_default_allocator : stack.fragmentation;
 }
 

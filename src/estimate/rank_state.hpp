@@ -28,8 +28,12 @@ double bucket_padding(double elements, int shards, double buckets);
 
 /// Persistent communication buffers of the EP dispatcher (dispatcher_memory.cpp).
 Terms dispatcher_terms(const Problem& p, const ShardKey& k, const Dims& d);
-/// Bytes that cuBLAS holds in the allocator from the first GEMMs on.
-inline constexpr double kCublasWorkspaces = 64.0 * 1024 * 1024;
+/// Bytes of a cuBLAS workspace, held in the allocator from the first GEMM of its handle or stream
+/// on: 32 MiB on Hopper and later (PyTorch aten/src/ATen/cuda/CublasHandlePool.cpp;
+/// TransformerEngine common/gemm).
+inline constexpr double kCublasWorkspace = 32.0 * 1024 * 1024;
+/// Of PyTorch's GEMMs: the autograd thread has a handle of its own (bench/memory_probe).
+inline constexpr double kCublasWorkspaces = 2 * kCublasWorkspace;
 /// Workspaces inside the allocator and the sequence-parallel gather buffer (workspace_memory.cpp).
 Terms workspace_terms(const Problem& p, const Layout& l, const Dims& d, const RankParams& params,
                       int pp_rank);

@@ -13,7 +13,7 @@ Terms workspace_terms(const Problem& p, const Layout& l, const Dims& d, const Ra
   Terms t;
   t.add("cuBLAS workspaces", kCublasWorkspaces, 2, "2 x 32 MiB");
   if (p.features.transformer_engine && p.model.moe.num_moe_experts > 0)
-    t.add("grouped GEMM workspaces", 2 * kCublasWorkspaces, 4, "4 streams x 32 MiB");
+    t.add("grouped GEMM workspaces", 4 * kCublasWorkspace, 4, "4 streams x 32 MiB");
   t.add("dummy weight gradients", 2 * params.dummy_wgrad, params.dummy_wgrad,
         "2 B per element of each distinct linear shape");
   if (l.sp()) t.add("sequence-parallel gather buffer", 2 * d.h * d.N, d.N, "2hN");

@@ -21,4 +21,14 @@ inline std::string_view allocator_settings(const Environment& env) {
   return older.empty() ? environment_of(env, "PYTORCH_ALLOC_CONF") : older;
 }
 
+inline bool allocator_says(const Environment& env, std::string_view setting) {
+  return allocator_settings(env).find(setting) != std::string_view::npos;
+}
+/// Settings are stated, and blocks that two streams used are not among what a capture reuses. An
+/// allocator of which nothing is said counts as the recipes' one, as for expandable segments.
+inline bool captures_without_reuse(const Environment& env) {
+  return !allocator_settings(env).empty() &&
+         !allocator_says(env, "graph_capture_record_stream_reuse:True");
+}
+
 }  // namespace moecast

@@ -42,11 +42,8 @@ void read_environment(Surroundings& at, const MegatronConfig& c) {
   at.max_connections = integer_or(environment_of(c.env, "CUDA_DEVICE_MAX_CONNECTIONS"), -1);
   at.hybridep_domain =
       integer_or(environment_of(c.env, "NUM_OF_HYBRID_EP_RANKS_PER_NVLINK_DOMAIN"), 0);
-  const std::string_view allocator = allocator_settings(c.env);
-  at.expandable_segments = allocator.find("expandable_segments:True") != std::string_view::npos;
-  at.captures_without_reuse =
-      !allocator.empty() &&
-      allocator.find("graph_capture_record_stream_reuse:True") == std::string_view::npos;
+  at.expandable_segments = allocator_says(c.env, "expandable_segments:True");
+  at.captures_without_reuse = captures_without_reuse(c.env);
   at.nccl_graph_register_off = environment_of(c.env, "NCCL_GRAPH_REGISTER") == "0";
   at.cpu_offload_v1 = environment_of(c.env, "NVTE_CPU_OFFLOAD_V1") == "1";
   at.fused_grouped_mlp_env =

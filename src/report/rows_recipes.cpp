@@ -53,10 +53,17 @@ void fill(MeasuredRow& row, const std::string& column, const std::string& settin
           std::vector<std::string>& filled) {
   if (!has_column(row, column)) return;
   std::string& own = row.columns[column];
-  const std::string name = settings.substr(0, settings.find('='));
-  if (is_list(column) ? own.find(name) != std::string::npos : !trimmed(own).empty()) return;
-  own += (own.empty() ? "" : "; ") + settings;
-  filled.push_back(is_list(column) ? settings : fmt::format("{}={}", column, settings));
+  if (is_list(column)) {
+    const std::string stated = own;
+    for (const std::string& item : split(settings, ';')) {
+      if (stated.find(item.substr(0, item.find('='))) != std::string::npos) continue;
+      own += (own.empty() ? "" : "; ") + item;
+      filled.push_back(item);
+    }
+  } else if (trimmed(own).empty()) {
+    own = settings;
+    filled.push_back(fmt::format("{}={}", column, settings));
+  }
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "layout/enum_names.hpp"
+#include "layout/environment.hpp"
 #include "layout/routing_value.hpp"
 #include "report/rows.hpp"
 
@@ -147,9 +148,9 @@ void read_environment(const MeasuredRow& row, Run& run) {
     env[kCombineChunk] = hit[3].str();
   }
   if (performance_recipe(row)) env.try_emplace(kCombineChunk, "128");
-  static const std::regex kConf(std::string(kAllocator) + "=([^ ;]{1,200})");
+  static const std::regex kConf("\\b(PYTORCH_(?:CUDA_)?ALLOC_CONF)=([^ ;]{1,200})");
   if (std::smatch hit; std::regex_search(notes, hit, kConf)) {
-    env[kAllocator] = hit[1].str();
+    env[hit[1].str()] = hit[2].str();
   } else if (notes.find("expandable_segments:True") !=
              std::string::npos) {  // of what it says no more
     env[kAllocator] = "expandable_segments:True,graph_capture_record_stream_reuse:True";
@@ -183,13 +184,14 @@ void read_optimizer(MeasuredRow& row, Run& run) {
 void read_allocator_groups(std::vector<MeasuredRow>& rows) {
   std::set<std::string> groups;
   for (const MeasuredRow& row : rows) {
-    if (row.run && row.run->software.env.count(kAllocator) == 1)
+    if (row.run && !allocator_settings(row.run->software.env).empty())
       groups.insert(cell(row, "ab_group"));
   }
   groups.erase("");
   for (MeasuredRow& row : rows) {
-    if (row.run && groups.count(cell(row, "ab_group")) == 1)
-      row.run->software.env.try_emplace(kAllocator, "expandable_segments:False");
+    if (!row.run || groups.count(cell(row, "ab_group")) == 0) continue;
+    Environment& env = row.run->software.env;
+    if (allocator_settings(env).empty()) env[kAllocator] = "expandable_segments:False";
   }
 }
 

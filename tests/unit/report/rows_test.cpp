@@ -186,6 +186,16 @@ TEST_CASE("what a row leaves empty is taken from its recipe, and said; what it s
   CHECK(whole.run->software.env.at("PYTORCH_CUDA_ALLOC_CONF") == "expandable_segments:True");
 }
 
+TEST_CASE("lists are filled from the recipe item by item") {
+  MeasuredRow row;
+  row.columns = {{"task", "pretrain"},    {"release", "26.06 dev"}, {"model", "qwen3-30b-a3b"},
+                 {"system", "dgx-b200"},  {"precision", "mxfp8"},   {"features", "paged_stash=2"},
+                 {"notes", "first words"}};
+  rows::complete_from_recipe(row);
+  CHECK(row.columns["features"] == "paged_stash=2; fused_grouped_mlp; fp8_attention");
+  CHECK(row.columns["notes"] == "first words; PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True");
+}
+
 TEST_CASE(
     "a row's recipe is found by its name, and natural routing fills a log's rank to the mean") {
   const MeasuredRow named = row("card-nemotron-3.5-lightning-pretrain-gb200");
